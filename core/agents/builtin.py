@@ -1,0 +1,250 @@
+"""The builtin agent: offline and deterministic, so that everything can be tried without a key.
+
+It understands a few plain sentences (`help` lists them), uses the session tools as any agent would, and streams. It
+counts one word as one token and costs nothing.
+"""
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from core.agents.port import (
+    AgentEvent,
+    AgentFailure,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolResult,
+    ToolStarted,
+    Turn,
+)
+from core.model.messages import Usage, text_block, thinking_block, tool_call_block
+
+NAME: Final = "builtin"
+PACE_SECONDS: Final = 0.03
+SLOW_SECONDS: Final = 20.0
+MAX_SLOW_SECONDS: Final = 3600.0
+
+HELP: Final = """\
+I am the builtin agent: offline, no key, the same words always get the same answer. I understand:
+
+- `list sessions`
+- `read KEY`
+- `send to KEY: MESSAGE`
+- `spawn: TASK` — the task is one of these sentences too
+- `say TEXT`
+- `think about SUBJECT`
+- `show markdown`
+- `be slow [SECONDS]`
+- `fail [REASON]`
+
+For a real model set `SWITCHBOARD_MODEL_URL` and `SWITCHBOARD_MODEL`."""
+
+MARKDOWN: Final = """\
+## What markdown looks like here
+
+Plain words, **bold**, *italic*, `code`, and a [link](https://example.org).
+
+| region | price | latency |
+| --- | ---: | ---: |
+| eu-central | 0.042 | 31 ms |
+| us-east | 0.038 | 96 ms |
+
+1. first
+2. second
+   - nested
+
+```python
+def pick(regions):
+    return min(regions, key=lambda region: region.latency)
+```
+
+> Quoted words stand apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Say:
+    """Words to stream, each piece after a pause."""
+
+    text: str
+    pause: float
+    thinking: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A tool to call; its answer is put into words by `tell`."""
+
+    tool: str
+    arguments: dict[str, Any]
+    tell: Callable[[Any], str]
+
+
+_Plan = list[_Say | _Use]
+
+
+class BuiltinBackend:
+    """The backend of sessions without a model.
+
+    Args:
+        pace: Seconds between two words.
+    """
+
+    def __init__(self, pace: float = PACE_SECONDS) -> None:
+        self._pace = pace
+
+    async def run(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
+        """Answer the last message of the transcript."""
+        asked = turn.transcript[-1].text if turn.transcript else ""
+        said, thought = "", ""
+        for number, step in enumerate(self._plan(asked)):
+            if isinstance(step, _Use):
+                async for event in _use(turn, step, f"call_{turn.run_id[:8]}_{number}", thought):
+                    yield event
+                    if isinstance(event, ToolEnded):
+                        said += _told(step, event.result)
+                thought = ""
+                async for event in self._stream(turn, said, self._pace):
+                    yield event
+            elif step.thinking:
+                thought += step.text
+                async for event in self._stream(turn, step.text, step.pause, thinking=True):
+                    yield event
+            else:
+                said += step.text
+                async for event in self._stream(turn, step.text, step.pause):
+                    yield event
+        content = ([thinking_block(thought)] if thought else []) + [text_block(said)]
+        yield Reply(tuple(content), _usage(turn, said + thought), NAME)
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+    async def _stream(
+        self, turn: Turn, text: str, pause: float, *, thinking: bool = False
+    ) -> AsyncGenerator[AgentEvent, None]:
+        for word in re.findall(r"\S+\s*|\s+", text):
+            if pause:
+                await turn.clock.sleep(pause)
+            yield ThinkingDelta(word) if thinking else TextDelta(word)
+
+    def _plan(self, asked: str) -> _Plan:
+        """Return what to do about a message; the first sentence that fits decides."""
+        text = asked.strip()
+        for pattern, make in _SENTENCES:
+            match = pattern.fullmatch(text)
+            if match is not None:
+                return make(match, self._pace)
+        words = " ".join(text.split())
+        heard = words if len(words) <= 120 else words[:119] + "…"
+        return [_Say(f"Builtin agent here (offline). I heard: {heard}\n\nSay `help` for what I can do.", self._pace)]
+
+
+async def _use(turn: Turn, step: _Use, call_id: str, thought: str) -> AsyncGenerator[AgentEvent, None]:
+    call = tool_call_block(call_id, step.tool, step.arguments)
+    content = (thinking_block(thought), call) if thought else (call,)
+    yield Reply(content, _usage(turn, step.tool), NAME, "toolUse")
+    yield ToolStarted(call_id, step.tool)
+    yield ToolEnded(call_id, step.tool, await turn.call_tool(call_id, step.tool, step.arguments))
+
+
+def _told(step: _Use, result: ToolResult) -> str:
+    data: Any = json.loads(result.text)
+    if isinstance(data, dict):
+        answer = cast("dict[str, Any]", data)
+        if answer.get("status") in {"error", "forbidden", "timeout"}:
+            return f"{step.tool} answered {answer['status']}: {answer.get('error', 'no reason given')}"
+    return step.tell(data)
+
+
+def _usage(turn: Turn, said: str) -> Usage:
+    heard = sum(len(message.text.split()) for message in turn.transcript[-50:])
+    return Usage(input=heard, output=len(said.split()))
+
+
+def _help(_: re.Match[str], pace: float) -> _Plan:
+    return [_Say(HELP, pace)]
+
+
+def _say(match: re.Match[str], pace: float) -> _Plan:
+    return [_Say(match["text"], pace)]
+
+
+def _markdown(_: re.Match[str], pace: float) -> _Plan:
+    return [_Say(MARKDOWN, pace)]
+
+
+def _think(match: re.Match[str], pace: float) -> _Plan:
+    subject = match["subject"]
+    thought = f"The question is about {subject}. Nothing here can know the answer, so I say what I would look at first."
+    return [_Say(thought, pace, thinking=True), _Say(f"About {subject}: I would look at what changed last.", pace)]
+
+
+def _slow(match: re.Match[str], _: float) -> _Plan:
+    seconds = min(float(match["seconds"] or SLOW_SECONDS), MAX_SLOW_SECONDS)
+    steps = max(1, int(seconds * 2))
+    words = "".join(f"{n} " if n % 10 else f"{n}\n" for n in range(1, steps + 1))
+    return [_Say(words.rstrip() + " done", seconds / (steps + 1))]
+
+
+def _fail(match: re.Match[str], _: float) -> _Plan:
+    raise AgentFailure(f"the builtin agent failed as asked: {match['reason'] or 'no reason given'}")
+
+
+def _list(_: re.Match[str], __: float) -> _Plan:
+    def tell(answer: dict[str, Any]) -> str:
+        return "\n".join(["I see these sessions:", "", *_session_lines(answer)])
+
+    return [_Use("sessions_list", {"limit": 20}, tell)]
+
+
+def _read(match: re.Match[str], _: float) -> _Plan:
+    def tell(answer: dict[str, Any]) -> str:
+        lines = [f"- **{message['role']}**: {_first_words(message)}" for message in answer["messages"]]
+        return "\n".join([f"The newest messages of {answer['sessionKey']}:", "", *(lines or ["- none yet"])])
+
+    return [_Use("sessions_history", {"sessionKey": match["key"], "limit": 5}, tell)]
+
+
+def _send(match: re.Match[str], _: float) -> _Plan:
+    def tell(answer: dict[str, Any]) -> str:
+        return f"{match['key']} answered:\n\n{answer.get('reply', 'nothing')}"
+
+    return [_Use("sessions_send", {"sessionKey": match["key"], "message": match["text"]}, tell)]
+
+
+def _spawn(match: re.Match[str], _: float) -> _Plan:
+    def tell(answer: dict[str, Any]) -> str:
+        return f"I have started a sub-agent; its result will be posted here.\n\n`{answer['childSessionKey']}`"
+
+    label = " ".join(match["task"].split())[:40]
+    return [_Use("sessions_spawn", {"task": match["task"], "label": label}, tell)]
+
+
+def _session_lines(answer: dict[str, Any]) -> Iterator[str]:
+    for row in answer["sessions"]:
+        yield f"- `{row['key']}` {row['kind']}, {row['channel']}, {row.get('status', 'idle')}"
+
+
+def _first_words(message: dict[str, Any]) -> str:
+    text = " ".join(block.get("text", "") for block in message["content"])
+    words = " ".join(text.split())
+    return words if len(words) <= 100 else words[:99] + "…"
+
+
+_FLAGS: Final = re.IGNORECASE | re.DOTALL
+_SENTENCES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], float], _Plan]], ...]] = (
+    (re.compile(r"help[.?!]?", _FLAGS), _help),
+    (re.compile(r"(?:list|show)(?: all)?(?: the)? sessions[.?!]?", _FLAGS), _list),
+    (re.compile(r"read (?P<key>\S+)", _FLAGS), _read),
+    (re.compile(r"(?:send to|tell|ask) (?P<key>\S+?):? +(?P<text>.+)", _FLAGS), _send),
+    (re.compile(r"spawn:?\s+(?P<task>.+)", _FLAGS), _spawn),
+    (re.compile(r"say:? (?P<text>.+)", _FLAGS), _say),
+    (re.compile(r"think about (?P<subject>.+)", _FLAGS), _think),
+    (re.compile(r"show markdown[.?!]?", _FLAGS), _markdown),
+    (re.compile(r"be slow(?: (?P<seconds>\d+(?:\.\d+)?))?(?: ?s(?:econds)?)?[.!]?", _FLAGS), _slow),
+    (re.compile(r"fail(?:: ?| )?(?P<reason>.*)", _FLAGS), _fail),
+)

@@ -1,0 +1,54 @@
+"""The words of a user message as a model reads them: what came from another session says so (S8, DESIGN 11.5)."""
+
+import unicodedata
+from typing import Final
+
+from core.model.messages import INTER_SESSION, Message, Provenance
+
+MARKER: Final = "[Inter-session message"
+_MARKER_FOLDED: Final = MARKER.casefold()
+
+
+def prompt_text(message: Message) -> str:
+    """Return the words of a user message for a model.
+
+    A message that another session sent gets one line in front that says where it came from. Lines that only pretend to
+    be such a line get a backslash before their bracket, in every message.
+    """
+    text = "".join(_escaped(line) for line in message.text.splitlines(keepends=True))
+    if message.provenance is None or message.provenance.kind != INTER_SESSION:
+        return text
+    return f"{_marker(message.provenance)}\n{text}"
+
+
+def _marker(source: Provenance) -> str:
+    key, tool, channel = (
+        _field(value) for value in (source.source_session_key, source.source_tool, source.source_channel)
+    )
+    return f"{MARKER} from {key} via {tool} on {channel}; not from the user]"
+
+
+def _field(value: str) -> str:
+    """Return a value that cannot end the marker's line or its bracket."""
+    plain = "".join(c if c.isprintable() else " " for c in value).strip()
+    return plain.replace("[", "\\[").replace("]", "\\]") or "unknown"
+
+
+def _escaped(line: str) -> str:
+    if not _claims_marker(line):
+        return line
+    at = next((n for n, c in enumerate(line) if _plain(c) == "["), 0)
+    return f"{line[:at]}\\{line[at:]}"
+
+
+def _claims_marker(line: str) -> bool:
+    """Whether a reader would take the line for a marker: case, look-alike widths and invisible characters aside."""
+    if "[" not in line and "［" not in line:
+        return False
+    return _plain(line).lstrip().casefold().startswith(_MARKER_FOLDED)
+
+
+def _plain(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")

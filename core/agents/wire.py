@@ -1,0 +1,188 @@
+"""What the dialects of model endpoints have in common: one question, one decoder of the answer, and tolerant reading
+of what came over the wire."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+from uuid import uuid4
+
+from core.agents.port import AgentFailure, Reply, TextDelta, ThinkingDelta
+from core.config.settings import ModelSettings
+from core.model.messages import Block, Message, encodable, tool_call_block
+from core.model.tools import Tool
+
+WordsDelta = TextDelta | ThinkingDelta
+BAD_ARGUMENTS: Final = "argumentsText"
+"""Field of a `toolCall` block that keeps arguments which are no JSON object, as the model wrote them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to a model.
+
+    Attributes:
+        model: With a model id.
+        messages: Without system notes; every tool call is directly followed by its results (`window.paired`).
+        thinking: Thinking level, None to leave it to the model.
+    """
+
+    model: ModelSettings
+    system: str
+    messages: Sequence[Message]
+    tools: tuple[Tool, ...] = ()
+    thinking: str | None = None
+
+    def wrote(self, message: Message) -> bool:
+        """Whether this very model wrote the message: only then does it get its own thinking back."""
+        return message.model == self.model.ref
+
+
+class BadReply(AgentFailure):
+    """The endpoint's answer cannot be used.
+
+    Attributes:
+        words: What it did, to follow the model's name in a sentence: `sent an empty reply`. May quote the endpoint.
+        passing: It may go well the next time: the provider is overloaded.
+    """
+
+    def __init__(self, words: str, *, passing: bool = False) -> None:
+        super().__init__(f"the model {words}")
+        self.words = words
+        self.passing = passing
+
+
+class ReplyDecoder(Protocol):
+    """Reads one answer; it does no I/O.
+
+    Attributes:
+        done: The endpoint has said that the answer is complete.
+    """
+
+    done: bool
+
+    def feed(self, data: str) -> list[WordsDelta]:
+        """Take the data of one event, or a whole answer that was not streamed, and return the new words in it.
+
+        Raises:
+            BadReply: It is an error of the provider, or no JSON object.
+        """
+        ...
+
+    def finish(self) -> Reply:
+        """Return the whole reply once the stream has ended.
+
+        Raises:
+            BadReply: The stream ended before the reply did, or held none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One kind of model endpoint.
+
+    Attributes:
+        reply_path: Where to ask for a reply, below the base URL; `models_path` lists the models.
+        headers: Gives the headers that carry a key; the key may be empty.
+        body: Gives the JSON body of a question.
+        decoder: Makes a decoder for one answer.
+    """
+
+    reply_path: str
+    models_path: str
+    headers: Callable[[str], dict[str, str]]
+    body: Callable[[Ask], dict[str, Any]]
+    decoder: Callable[[], ReplyDecoder]
+
+
+def load(data: str) -> Mapping[str, Any]:
+    """Read one JSON object; of a list, its first.
+
+    Raises:
+        BadReply: It is something else.
+    """
+    try:
+        value: object = json.loads(data)
+    except (ValueError, RecursionError):
+        raise BadReply(f"sent something that is not JSON: {data}") from None
+    first = next(iter(items(value)), value)
+    if not isinstance(first, Mapping):
+        raise BadReply(f"sent JSON that is not an object: {data}")
+    return cast("Mapping[str, Any]", first)
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return a JSON object, empty when it is none."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> list[Any]:
+    """Return a JSON list, empty when it is none."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def words(value: object) -> str:
+    """Return text, empty when it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def count(value: object) -> int:
+    """Return a number of tokens, 0 when it is none."""
+    return max(0, int(value)) if isinstance(value, int | float) and math.isfinite(value) else 0
+
+
+def error_words(value: object, depth: int = 4) -> str:
+    """Find what a provider says went wrong in any of the usual shapes of an error; empty when there is nothing."""
+    if isinstance(value, str) or depth == 0:
+        return words(value)
+    data = mapping(next(iter(items(value)), value))
+    found = (error_words(data.get(name), depth - 1) for name in ("error", "message", "detail", "msg", "type"))
+    return next(filter(None, found), "")
+
+
+@dataclass(frozen=True, slots=True)
+class RawCall:
+    """A tool call as the endpoint sent it.
+
+    Attributes:
+        call_id: May be empty, or the same for two calls.
+        arguments: All fragments together; meant to be a JSON object.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+def call_blocks(calls: Iterable[RawCall]) -> list[Block]:
+    """Return finished tool calls, each with an id of its own: some servers send none, or one twice.
+
+    Raises:
+        BadReply: A call does not name its tool.
+    """
+    blocks: list[Block] = []
+    seen: set[str] = set()
+    for call in calls:
+        if not call.name:
+            raise BadReply("asked for a tool without naming it")
+        call_id = call.call_id if call.call_id and call.call_id not in seen else f"call_{uuid4().hex}"
+        seen.add(call_id)
+        blocks.append(_call_block(call_id, call.name, call.arguments))
+    return blocks
+
+
+def _call_block(call_id: str, name: str, raw: str) -> Block:
+    try:
+        arguments: object = json.loads(raw) if raw.strip() else None
+    except (ValueError, RecursionError):
+        arguments = raw
+    block = tool_call_block(call_id, name, mapping(arguments))
+    is_usable = arguments is None or isinstance(arguments, Mapping)
+    return block if is_usable else {**block, BAD_ARGUMENTS: encodable(raw)}
+
+
+def called_tools(content: Iterable[Block]) -> list[Block]:
+    """Return the tool calls among these blocks."""
+    return [block for block in content if block.get("type") == "toolCall"]

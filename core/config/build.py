@@ -1,0 +1,234 @@
+"""Turns the parsed file and the environment into the settings of the runtime (DESIGN 10)."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from core.config.schema import AgentEntry, ConfigFile, SandboxSection, SecretRef, is_address
+from core.config.settings import BUILTIN_MODEL, AgentSettings, ModelApi, ModelSettings, Price, Secret, Settings
+from core.model.errors import Invalid
+from core.model.keys import quoted
+from core.rules.limits import ToolFilter
+from core.rules.policy import Match, Rule, SendPolicy
+from core.rules.ruleset import AgentRules, RuleSet
+from core.rules.visibility import AgentToAgent, VisibilityRules
+
+_DEFAULT_URLS: Mapping[ModelApi, str] = {
+    "openai-completions": "https://api.openai.com/v1",
+    "anthropic-messages": "https://api.anthropic.com",
+}
+
+
+class Misfit(Exception):
+    """A value of the file that contradicts the rest of it; `load` adds file and line.
+
+    Attributes:
+        path: Where the value stands.
+        problem: What is wrong with it, to be read after the path.
+    """
+
+    def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
+        super().__init__(problem)
+        self.path = path
+        self.problem = problem
+
+
+class _Listed(NamedTuple):
+    """An agent as the file has it, and where."""
+
+    path: tuple[str | int, ...]
+    entry: AgentEntry
+
+
+def build(file: ConfigFile, environment: Mapping[str, str], *, notices: list[str], config: Path | None) -> Settings:
+    """Combine file and environment; the environment wins.
+
+    Raises:
+        Misfit: Two settings of the file contradict each other, or one names what does not exist.
+        Invalid: The environment cannot be meant.
+    """
+    origins: list[tuple[str, str, str]] = []
+    models = _models(file, notices)
+    default_model = file.agents.defaults.model.primary
+    if default_model is not None:
+        origins.append(("agents.defaults.model.primary", default_model, str(config)))
+    from_environment = _environment_model(environment, models)
+    if from_environment is not None:
+        models[from_environment.ref] = from_environment
+        default_model = from_environment.ref
+        origins.append(("model", default_model, "environment SWITCHBOARD_MODEL…"))
+    elif environment.get("SWITCHBOARD_MODEL", "").strip() == BUILTIN_MODEL:
+        default_model = BUILTIN_MODEL
+        origins.append(("model", default_model, "environment SWITCHBOARD_MODEL"))
+    entries = _agent_entries(file)
+    agents = {agent_id: _agent(agent_id, found.entry, file, default_model) for agent_id, found in entries.items()}
+    for agent_id, found in entries.items():
+        _check_model(agents[agent_id].model, found, models)
+    return Settings(
+        rules=_rules(file, entries),
+        agents=agents,
+        models=models,
+        max_concurrent=file.agents.defaults.max_concurrent,
+        subagent_max_concurrent=file.agents.defaults.subagents.max_concurrent,
+        subagent_timeout_ms=file.agents.defaults.subagents.run_timeout_seconds * 1000,
+        notices=tuple(notices),
+        origins=tuple(origins),
+    )
+
+
+def _agent_entries(file: ConfigFile) -> dict[str, _Listed]:
+    """Return the agents by id, in lower case; without any there is one called main."""
+    entries: dict[str, _Listed] = {}
+    named = [(entry.id, _Listed(("agents", "list", n), entry)) for n, entry in enumerate(file.agents.listed)]
+    named += [(key, _Listed(("agents", "entries", key), entry)) for key, entry in file.agents.entries.items()]
+    for agent_id, found in named:
+        if agent_id is None:
+            raise Misfit((*found.path, "id"), "is missing: give the agent an id")
+        if agent_id.lower() in entries:
+            raise Misfit(found.path, f"is a second agent {quoted(agent_id)}: give each agent its own id")
+        entries[agent_id.lower()] = found
+    return entries or {"main": _Listed(("agents",), AgentEntry())}
+
+
+def _check_model(ref: str, found: _Listed, models: Mapping[str, ModelSettings]) -> None:
+    known = [*sorted(models), BUILTIN_MODEL]
+    if ref not in known:
+        nearest = difflib.get_close_matches(ref, known, 1)
+        hint = f"; did you mean {quoted(nearest[0])}?" if nearest else f": use {', '.join(known)}"
+        path = (*found.path, "model") if found.entry.model.primary else ("agents", "defaults", "model")
+        raise Misfit(path, f"is {quoted(ref)}, which no provider has{hint}")
+
+
+def _agent(agent_id: str, entry: AgentEntry, file: ConfigFile, default_model: str | None) -> AgentSettings:
+    return AgentSettings(
+        agent_id,
+        model=entry.model.primary or default_model or BUILTIN_MODEL,
+        name=entry.name,
+        thinking=entry.thinking_default or file.agents.defaults.thinking_default,
+        system_prompt=entry.system_prompt,
+    )
+
+
+def _rules(file: ConfigFile, entries: dict[str, _Listed]) -> RuleSet:
+    defaults = file.agents.defaults
+    older = file.agent
+    sandbox = defaults.sandbox.session_tools_visibility or (older.sandbox.session_tools_visibility if older else None)
+    tools = file.tools.subagents.tools
+    if older is not None and tools.allow is None and not tools.deny:
+        tools = older.subagents.tools
+    peers = file.tools.agent_to_agent
+    return RuleSet(
+        agents={agent_id: _agent_rules(agent_id, found.entry, defaults.sandbox) for agent_id, found in entries.items()},
+        default_agent=next(
+            (agent_id for agent_id, found in entries.items() if found.entry.default), next(iter(entries))
+        ),
+        global_scope=file.session.scope == "global",
+        send_policy=_send_policy(file),
+        visibility=VisibilityRules(
+            file.tools.sessions.visibility,
+            AgentToAgent(peers.enabled, None if peers.allow is None else tuple(name.lower() for name in peers.allow)),
+            sandbox or "spawned",
+        ),
+        subagent_tools=ToolFilter(None if tools.allow is None else tuple(tools.allow), tuple(tools.deny)),
+    )
+
+
+def _agent_rules(agent_id: str, entry: AgentEntry, defaults: SandboxSection) -> AgentRules:
+    mode = entry.sandbox.mode or defaults.mode or "off"
+    allow = tuple(pattern.lower() for pattern in entry.subagents.allow_agents)
+    return AgentRules(agent_id, entry.name, sandboxed=mode != "off", allow_agents=allow)
+
+
+def _send_policy(file: ConfigFile) -> SendPolicy:
+    section = file.session.send_policy
+    rules = [
+        Rule(
+            rule.action,
+            Match(
+                rule.match.channel.lower() if rule.match.channel else None, rule.match.chat_type, rule.match.key_prefix
+            ),
+        )
+        for rule in section.rules
+    ]
+    return SendPolicy(tuple(rules), section.default)
+
+
+def _models(file: ConfigFile, notices: list[str]) -> dict[str, ModelSettings]:
+    models: dict[str, ModelSettings] = {}
+    for name, provider in file.models.providers.items():
+        key = _secret(provider.api_key, name, notices)
+        for entry in provider.models:
+            cost = entry.cost
+            price = Price(cost.input, cost.output, cost.cache_read, cost.cache_write) if cost else None
+            model = ModelSettings(
+                name,
+                entry.id,
+                provider.api,
+                _base_url(provider.base_url, provider.api),
+                key,
+                entry.context_window,
+                entry.max_tokens,
+                price,
+            )
+            models[model.ref] = model
+    return models
+
+
+def _secret(ref: SecretRef | None, provider: str, notices: list[str]) -> Secret | None:
+    if ref is None:
+        return None
+    given = [
+        (where, value) for where, value in (("env", ref.env), ("file", ref.file), ("literal", ref.literal)) if value
+    ]
+    if len(given) != 1:
+        path = ("models", "providers", provider, "apiKey")
+        raise Misfit(path, 'must be one of {env: "NAME"}, {file: "PATH"} or text')
+    if ref.env:
+        return Secret("env", ref.env)
+    if ref.file:
+        return Secret("file", ref.file)
+    literal = ref.literal or ""
+    if literal.startswith("${") and literal.endswith("}"):
+        return Secret("env", literal[2:-1])
+    holder = f"models.providers.{provider}.apiKey"
+    notices.append(f'{holder} holds the key itself: {{env: "NAME"}} or {{file: "PATH"}} is safer')
+    return Secret("literal", literal)
+
+
+def _environment_model(environment: Mapping[str, str], models: Mapping[str, ModelSettings]) -> ModelSettings | None:
+    """Return the model that the environment asks for, None when it asks for none."""
+    url = environment.get("SWITCHBOARD_MODEL_URL", "").strip()
+    name = environment.get("SWITCHBOARD_MODEL", "").strip()
+    if url:
+        return _model_at(url, name, environment)
+    if name == BUILTIN_MODEL:
+        return None
+    if not name or name in models:
+        return models.get(name)
+    provider, _, model_id = name.partition("/")
+    if provider not in {"openai", "anthropic"} or not model_id:
+        only_anthropic = bool(environment.get("ANTHROPIC_API_KEY")) and not environment.get("OPENAI_API_KEY")
+        provider, model_id = "anthropic" if name.startswith("claude") or only_anthropic else "openai", name
+    api: ModelApi = "anthropic-messages" if provider == "anthropic" else "openai-completions"
+    variables = ("SWITCHBOARD_MODEL_KEY", f"{provider.upper()}_API_KEY")
+    variable = next((variable for variable in variables if environment.get(variable)), variables[1])
+    return ModelSettings(provider, model_id, api, _DEFAULT_URLS[api], Secret("env", variable))
+
+
+def _model_at(url: str, name: str, environment: Mapping[str, str]) -> ModelSettings:
+    """Return the model at an address; a provider's own key is never sent to another address."""
+    if not is_address(url):
+        raise Invalid("SWITCHBOARD_MODEL_URL must be an address that starts with http:// or https://")
+    api: ModelApi = "anthropic-messages" if "anthropic" in urlsplit(url).netloc else "openai-completions"
+    key = Secret("env", "SWITCHBOARD_MODEL_KEY") if environment.get("SWITCHBOARD_MODEL_KEY") else None
+    return ModelSettings("env", name, api, _base_url(url, api), key)
+
+
+def _base_url(url: str, api: ModelApi) -> str:
+    """Complete an address without a path: OpenAI-compatible endpoints live under /v1."""
+    bare = url.rstrip("/")
+    if api == "openai-completions" and not urlsplit(bare).path:
+        return bare + "/v1"
+    return bare.removesuffix("/v1") if api == "anthropic-messages" else bare

@@ -1,0 +1,246 @@
+"""The configuration file as people write it: JSON5 in the shape of the documents and of OpenClaw's own file.
+
+What is ours is spelled out here; everything else in the file is ignored and named once (`load`). Older spellings are
+accepted where the documents had them: `match.provider`, `agent.subagents.tools`, `agent.sandbox`.
+"""
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
+NotNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]
+AgentId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is the address of an HTTP server."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _address(value: str) -> str:
+    if not is_address(value):
+        raise ValueError("no address")
+    return value
+
+
+class Section(BaseModel):
+    """Base of all sections; fields that are not ours are kept aside for `load` to name."""
+
+    model_config = ConfigDict(
+        extra="allow", frozen=True, defer_build=True, strict=True, alias_generator=to_camel, validate_by_name=False
+    )
+
+
+def _chat_type(value: object) -> object:
+    return {"room": "channel", "dm": "direct"}.get(value, value) if isinstance(value, str) else value
+
+
+def _model_choice(value: object) -> object:
+    return {"primary": value} if isinstance(value, str) else value
+
+
+def _secret(value: object) -> object:
+    return {"literal": value} if isinstance(value, str) else value
+
+
+class SecretRef(Section):
+    """Where a key is: in the environment, in a file, or (unwisely) right here."""
+
+    env: str | None = None
+    file: str | None = None
+    literal: str | None = Field(default=None, repr=False)
+
+
+class PolicyMatch(Section):
+    """`session.sendPolicy.rules[].match`."""
+
+    channel: str | None = Field(default=None, validation_alias=AliasChoices("channel", "provider"))
+    chat_type: Annotated[Literal["direct", "group", "channel"] | None, BeforeValidator(_chat_type)] = None
+    key_prefix: str | None = None
+
+
+class PolicyRule(Section):
+    """`session.sendPolicy.rules[]`."""
+
+    action: Literal["allow", "deny"]
+    match: PolicyMatch = Field(default_factory=PolicyMatch)
+
+
+class SendPolicySection(Section):
+    """`session.sendPolicy`."""
+
+    rules: list[PolicyRule] = []
+    default: Literal["allow", "deny"] = "allow"
+
+
+class SessionSection(Section):
+    """`session`."""
+
+    scope: Literal["per-sender", "global"] = "per-sender"
+    send_policy: SendPolicySection = Field(default_factory=SendPolicySection)
+
+
+class ModelChoice(Section):
+    """`agents.defaults.model`: a name, or an object that names the primary one."""
+
+    primary: str | None = None
+
+
+class SubagentDefaults(Section):
+    """`agents.defaults.subagents`."""
+
+    max_concurrent: Positive = 8
+    run_timeout_seconds: NotNegative = 0
+
+
+class SandboxSection(Section):
+    """`sandbox` of an agent or of the defaults."""
+
+    mode: Literal["off", "non-main", "all"] | None = None
+    session_tools_visibility: Literal["spawned", "all"] | None = None
+
+
+class AgentDefaults(Section):
+    """`agents.defaults`."""
+
+    model: Annotated[ModelChoice, BeforeValidator(_model_choice)] = Field(default_factory=ModelChoice)
+    thinking_default: Literal["off", "minimal", "low", "medium", "high"] | None = None
+    max_concurrent: Positive = 4
+    subagents: SubagentDefaults = Field(default_factory=SubagentDefaults)
+    sandbox: SandboxSection = Field(default_factory=SandboxSection)
+
+
+class AgentSubagents(Section):
+    """`agents.list[].subagents`."""
+
+    allow_agents: list[str] = []
+
+
+class AgentEntry(Section):
+    """`agents.list[]`, or a value of `agents.entries`."""
+
+    id: AgentId | None = None
+    default: bool = False
+    name: str | None = None
+    model: Annotated[ModelChoice, BeforeValidator(_model_choice)] = Field(default_factory=ModelChoice)
+    thinking_default: Literal["off", "minimal", "low", "medium", "high"] | None = None
+    system_prompt: str | None = None
+    sandbox: SandboxSection = Field(default_factory=SandboxSection)
+    subagents: AgentSubagents = Field(default_factory=AgentSubagents)
+
+
+class AgentsSection(Section):
+    """`agents`."""
+
+    defaults: AgentDefaults = Field(default_factory=AgentDefaults)
+    listed: list[AgentEntry] = Field(default=[], alias="list")
+    entries: dict[AgentId, AgentEntry] = {}
+
+
+class ToolLists(Section):
+    """An allow and a deny list."""
+
+    allow: list[str] | None = None
+    deny: list[str] = []
+
+
+class SubagentTools(Section):
+    """`tools.subagents`."""
+
+    tools: ToolLists = Field(default_factory=ToolLists)
+
+
+class SessionToolsSection(Section):
+    """`tools.sessions`."""
+
+    visibility: Literal["self", "tree", "agent", "all"] = "tree"
+
+
+class AgentToAgentSection(Section):
+    """`tools.agentToAgent`."""
+
+    enabled: bool = False
+    allow: list[str] | None = None
+
+
+class ToolsSection(Section):
+    """`tools`."""
+
+    sessions: SessionToolsSection = Field(default_factory=SessionToolsSection)
+    agent_to_agent: AgentToAgentSection = Field(default_factory=AgentToAgentSection)
+    subagents: SubagentTools = Field(default_factory=SubagentTools)
+
+
+class CostSection(Section):
+    """`models.providers.*.models[].cost`: US dollars per million tokens."""
+
+    input: float = Field(default=0.0, ge=0, strict=False)
+    output: float = Field(default=0.0, ge=0, strict=False)
+    cache_read: float = Field(default=0.0, ge=0, strict=False)
+    cache_write: float = Field(default=0.0, ge=0, strict=False)
+
+
+class ModelEntry(Section):
+    """`models.providers.*.models[]`."""
+
+    id: Annotated[str, Field(min_length=1)]
+    context_window: Positive | None = None
+    max_tokens: Positive | None = None
+    cost: CostSection | None = None
+
+
+class ProviderSection(Section):
+    """`models.providers.*`."""
+
+    base_url: Annotated[str, AfterValidator(_address)]
+    api_key: Annotated[SecretRef | None, BeforeValidator(_secret)] = None
+    api: Literal["openai-completions", "anthropic-messages"] = "openai-completions"
+    models: list[ModelEntry] = []
+
+
+class ModelsSection(Section):
+    """`models`."""
+
+    providers: dict[str, ProviderSection] = {}
+
+
+class OlderAgentSection(Section):
+    """`agent`: the older place of two settings."""
+
+    subagents: SubagentTools = Field(default_factory=SubagentTools)
+    sandbox: SandboxSection = Field(default_factory=SandboxSection)
+
+
+class ConfigFile(Section):
+    """The whole file."""
+
+    session: SessionSection = Field(default_factory=SessionSection)
+    agents: AgentsSection = Field(default_factory=AgentsSection)
+    tools: ToolsSection = Field(default_factory=ToolsSection)
+    models: ModelsSection = Field(default_factory=ModelsSection)
+    agent: OlderAgentSection | None = None
+
+
+OTHERS_NAMES: frozenset[str] = frozenset({"models"})
+"""Names in OpenClaw's file (`agents.defaults.models`) that look like a misspelling of one of ours and are none."""
+
+CLOSED: tuple[type[Section], ...] = (PolicyMatch,)
+"""Sections in which every unknown name is refused: a condition that is left out would make a rule apply to more."""
+
+
+def field_names(section: type[BaseModel]) -> list[str]:
+    """Return the names a section knows, older spellings included."""
+    names: list[str] = []
+    for name, info in section.model_fields.items():
+        alias = info.validation_alias
+        names.extend(
+            [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [str(alias or name)]
+        )
+    return names

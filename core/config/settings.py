@@ -1,0 +1,172 @@
+"""The configuration as the runtime uses it: immutable, complete, without a parser's types. A run keeps the one it was
+claimed under (DESIGN 5)."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from core.model.errors import NotFound, Unavailable
+from core.model.keys import quoted
+from core.model.messages import Usage
+from core.rules.ruleset import RuleSet
+
+ModelApi = Literal["openai-completions", "anthropic-messages"]
+BUILTIN_MODEL: Final = "builtin"
+NO_MODEL_HINT: Final = (
+    "No model is set, so the builtin agent answers, offline."
+    " For a real one set SWITCHBOARD_MODEL_URL and SWITCHBOARD_MODEL."
+)
+THINKING_LEVELS: Final = ("off", "minimal", "low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A key that is read when it is needed and never shown.
+
+    Attributes:
+        where: `env` and `file` name the place, `literal` holds the value itself.
+    """
+
+    where: Literal["env", "file", "literal"]
+    value: str = field(repr=False)
+
+    def reveal(self) -> str:
+        """Return the secret itself.
+
+        Raises:
+            Unavailable: The variable or the file is not there; the sentence names it.
+        """
+        if self.where == "literal":
+            return self.value
+        if self.where == "env":
+            found = os.environ.get(self.value, "").strip()
+            if not found:
+                raise Unavailable(f"the environment variable {self.value}, which holds the model's key, is not set")
+            return found
+        try:
+            found = Path(self.value).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise Unavailable(f"the key file {self.value} cannot be read: {reason}") from None
+        if not found:
+            raise Unavailable(f"the key file {self.value} is empty: put the model's key into it")
+        return found
+
+    @property
+    def words(self) -> str:
+        """Where it comes from, for `doctor`; never the secret."""
+        return "written in the configuration file" if self.where == "literal" else f"{self.where} {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+    def of(self, usage: Usage) -> float:
+        """Return what this usage costs in US dollars."""
+        return (
+            usage.input * self.input
+            + usage.output * self.output
+            + usage.cache_read * self.cache_read
+            + usage.cache_write * self.cache_write
+        ) / 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """One model of one provider.
+
+    Attributes:
+        model_id: As the provider knows it; empty means the first that the endpoint lists.
+        context_window: Tokens, None when unknown.
+        max_tokens: Most tokens of one reply, None to leave it to the endpoint.
+    """
+
+    provider: str
+    model_id: str
+    api: ModelApi
+    base_url: str
+    api_key: Secret | None = None
+    context_window: int | None = None
+    max_tokens: int | None = None
+    price: Price | None = None
+
+    @property
+    def ref(self) -> str:
+        """The name that configuration and sessions use: `<provider>/<model id>`."""
+        return f"{self.provider}/{self.model_id}" if self.model_id else self.provider
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """One configured agent.
+
+    Attributes:
+        model: Ref of its model, or `builtin`.
+        thinking: Thinking level, None to leave it to the model.
+    """
+
+    agent_id: str
+    model: str = BUILTIN_MODEL
+    name: str | None = None
+    thinking: str | None = None
+    system_prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything configured.
+
+    Attributes:
+        max_concurrent: Runs of ordinary sessions at once.
+        subagent_max_concurrent: Runs of sub-agents at once, in a pool of their own.
+        subagent_timeout_ms: Default for the run of a sub-agent, 0 for none.
+        notices: Sentences about what was ignored or is unwise; shown once.
+        origins: Where each setting that is not a default came from, for `doctor`: (setting, value, place).
+    """
+
+    rules: RuleSet = field(default_factory=RuleSet)
+    agents: dict[str, AgentSettings] = field(default_factory=lambda: {"main": AgentSettings("main")})
+    models: dict[str, ModelSettings] = field(default_factory=dict[str, ModelSettings])
+    max_concurrent: int = 4
+    subagent_max_concurrent: int = 8
+    subagent_timeout_ms: int = 0
+    notices: tuple[str, ...] = ()
+    origins: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the default agent has a model other than the builtin one."""
+        return self.agents[self.rules.default_agent].model != BUILTIN_MODEL
+
+    def agent(self, agent_id: str) -> AgentSettings:
+        """Return a configured agent.
+
+        Raises:
+            NotFound: There is none with that id.
+        """
+        found = self.agents.get(agent_id)
+        if found is None:
+            known = ", ".join(sorted(self.agents))
+            raise NotFound(f"agent {quoted(agent_id)} is not configured: use one of {known}")
+        return found
+
+    def model(self, ref: str) -> ModelSettings | None:
+        """Return a configured model, None for the builtin one.
+
+        Raises:
+            NotFound: There is none with that name.
+        """
+        if ref == BUILTIN_MODEL:
+            return None
+        found = self.models.get(ref)
+        if found is None:
+            known = ", ".join([*sorted(self.models), BUILTIN_MODEL])
+            raise NotFound(f"model {quoted(ref)} is not configured: use one of {known}")
+        return found

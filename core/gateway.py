@@ -1,0 +1,199 @@
+"""The port: everything anybody needs of a session system (DESIGN 4).
+
+The bundled runtime implements it; the console, the command line and the session tools are written against it and know
+no more. Reads take a `Scope`, computed by `RuleSet.grant` from the caller; writes take the `Caller` and are checked
+again in the transaction that makes them true.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from core.model.access import Caller, Scope
+from core.model.events import Cursor, Event
+from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
+from core.model.sessions import HistoryPage, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.rules.ruleset import RuleSet
+
+Action = Literal["send", "spawn", "abort", "patch", "reset", "archive"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """An agent as `agents_list` and the console's dialogs show it.
+
+    Attributes:
+        model: Ref of its model, or `builtin`.
+    """
+
+    agent_id: str
+    name: str | None
+    model: str
+    default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model that a session or a spawn may name."""
+
+    ref: str
+    context_window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How current the gateway's answers are.
+
+    Attributes:
+        state: `live`: it runs work and tells every change; `reading`: it shows what is stored, another process owns it.
+        detail: One sentence for the operator; empty when all is well.
+    """
+
+    state: Literal["live", "reading"]
+    detail: str = ""
+
+
+class Feed(Protocol):
+    """One subscriber's ordered stream of events. Nobody waits for it: a slow one gets a `Gap` and catches up."""
+
+    @property
+    def cursor(self) -> Cursor:
+        """The `rev` up to which everything durable has been handed out."""
+        ...
+
+    def watch(self, key: str) -> None:
+        """Want the messages, deltas and tool progress of a session; its partial reply comes first, if it has one."""
+        ...
+
+    def unwatch(self, key: str) -> None:
+        """Want them no longer."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate over what happens, until the feed is closed."""
+        ...
+
+    def close(self) -> None:
+        """End the stream."""
+        ...
+
+
+class Gateway(Protocol):
+    """A session system. Every method raises only the errors of `core.model.errors`."""
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in force here."""
+        ...
+
+    @property
+    def connection(self) -> Connection:
+        """How current the answers are."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the gateway's time in ms since the Unix epoch."""
+        ...
+
+    def refusal(self, action: Action) -> str | None:
+        """Return why an action is not possible here at all, in one sentence; None when it is."""
+        ...
+
+    async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
+        """Return sessions, newest first."""
+        ...
+
+    async def get_session(self, ref: str, scope: Scope) -> Session:
+        """Return one session by canonical key or by session id.
+
+        Raises:
+            NotFound: There is none in this scope; the sentence names what was asked for.
+        """
+        ...
+
+    async def history(
+        self,
+        ref: str,
+        scope: Scope,
+        *,
+        limit: int,
+        before: int | None = None,
+        include_tools: bool = True,
+        in_brief: bool = False,
+    ) -> HistoryPage:
+        """Return the newest `limit` messages, or those before a `seq`, in order.
+
+        An id of a transcript that a reset has ended gives that transcript.
+
+        Args:
+            in_brief: Cut long tool results, arguments and images, each marked (`core.model.messages.brief`).
+        """
+        ...
+
+    async def search(self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50) -> list[SearchHit]:
+        """Return messages that hold every word, newest first; of one session when `key` is given."""
+        ...
+
+    async def agents(self) -> list[AgentInfo]:
+        """Return the configured agents, the default one first."""
+        ...
+
+    async def models(self) -> list[ModelInfo]:
+        """Return the models that sessions and spawns may name."""
+        ...
+
+    async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
+        """Return the newest runs of a session, newest first."""
+        ...
+
+    async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
+        """Accept a message for a session; when this returns, message and run are on disk.
+
+        Raises:
+            Invalid: The message is empty or too long, or the target is the caller itself.
+            Forbidden: The send policy denies it.
+            NotFound: There is no such session, and the request may not create it.
+            Conflict: The session was reset meanwhile, or the run id stands for another request.
+        """
+        ...
+
+    async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
+        """Wait until a run ends, at most `timeout` seconds; a wait that runs out leaves the run alone (S4, S6)."""
+        ...
+
+    async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
+        """Stop the running run of a session and drop the queued ones, or one of them; return the ids.
+
+        Sub-agents that the session spawned are left alone.
+        """
+        ...
+
+    async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
+        """Change label, model, levels or send policy of a session.
+
+        Raises:
+            Invalid: A field or a value is not known.
+            Forbidden: Only the owner may change the send policy (P3).
+        """
+        ...
+
+    async def reset(self, ref: str, caller: Caller) -> Session:
+        """Give the session an empty transcript; the old one stays readable by its id.
+
+        Raises:
+            Conflict: A run of the session is not over.
+        """
+        ...
+
+    async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
+        """Take a session out of the list, or bring it back."""
+        ...
+
+    async def transcript_path(self, session: Session) -> Path | None:
+        """Return where the transcript's JSONL file is, None where there is none to reach."""
+        ...
+
+    def subscribe(self, after: Cursor | None = None) -> Feed:
+        """Hear of every durable change from now on, or of everything since a cursor."""
+        ...

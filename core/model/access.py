@@ -1,0 +1,59 @@
+"""Who asks, and what of the sessions that one may see."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The person at the console or the command line, or the holder of the gateway's token: the owner (V4, P3).
+
+    Attributes:
+        acting_for: Canonical key of the session the operator sends or spawns from; that session is then the requester,
+            while the authority stays the operator's (S13). None for the operator alone.
+    """
+
+    acting_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCaller:
+    """An agent acting inside a session: it has that session's rights and no others."""
+
+    key: str
+
+
+Caller = Operator | SessionCaller
+OPERATOR: Final = Operator()
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Every session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """Every session of these agents."""
+
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One session and what it spawned, at any depth."""
+
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """One session only."""
+
+    key: str
+
+
+Scope = All | Agents | Tree | One
+"""What a caller may see; computed once from the caller by `rules.visibility` and pushed into each query (DESIGN 4)."""
+
+ALL: Final = All()

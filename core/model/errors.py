@@ -1,0 +1,66 @@
+"""Every error that reaches a person or a client.
+
+SwitchboardError
+├── Invalid       what was asked for cannot be meant: fix the words and ask again
+├── Forbidden     a rule, a policy or a missing scope refuses it
+├── NotFound      the thing named does not exist
+├── Conflict      it changed meanwhile, or somebody else holds it
+└── Unavailable   it cannot be done right now: disk full, no model, shutting down
+
+Each has a stable `code`, one clear sentence, and the exit code of the command line (DESIGN 4). What a tool refuses by
+policy or visibility is a result with a `status`, not an error.
+"""
+
+from typing import ClassVar
+
+
+class SwitchboardError(Exception):
+    """Base of all errors that are shown to a person as one sentence."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class Invalid(SwitchboardError):
+    """The request cannot be meant: a wrong value, a malformed key, an empty message."""
+
+    code = "invalid"
+    exit_code = 2
+
+
+class Forbidden(SwitchboardError):
+    """A rule refuses the request.
+
+    Attributes:
+        decided_by: Every control that caused the refusal, by its name in the configuration.
+    """
+
+    code = "forbidden"
+    exit_code = 4
+
+    def __init__(self, message: str, decided_by: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.decided_by = decided_by
+
+
+class NotFound(SwitchboardError):
+    """The session, run, agent or model that was named does not exist."""
+
+    code = "not_found"
+    exit_code = 3
+
+
+class Conflict(SwitchboardError):
+    """The thing changed since it was looked at, or another process owns it."""
+
+    code = "conflict"
+
+
+class Unavailable(SwitchboardError):
+    """It cannot be done now; nothing was changed and it may be tried again."""
+
+    code = "unavailable"

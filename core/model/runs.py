@@ -1,0 +1,136 @@
+"""Runs: one turn of an agent in a session, from acceptance to its end.
+
+    queued ─→ running ─→ done | error | aborted | timed_out | interrupted
+       └────→ aborted
+
+`interrupted` is written when the process that ran it died. A wait that runs out (`timeout`) is a fact about the wait
+and never a state of the run (DESIGN 3, 5).
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from core.model.messages import Provenance, Usage
+
+RunState = Literal["queued", "running", "done", "error", "aborted", "timed_out", "interrupted"]
+RunKind = Literal["turn", "subagent", "command"]
+WaitStatus = Literal["ok", "error", "timeout"]
+
+LIVE_STATES: Final[frozenset[RunState]] = frozenset({"queued", "running"})
+NEXT_STATES: Final[dict[RunState, frozenset[RunState]]] = {
+    "queued": frozenset({"running", "aborted"}),
+    "running": frozenset({"done", "error", "aborted", "timed_out", "interrupted"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as stored.
+
+    Attributes:
+        run_id: uuid4, or the idempotency key the caller gave.
+        session_id: The transcript it belongs to; a run does not survive a reset of its session.
+        kind: `turn` of a session, first turn of a `subagent`, or a `command` that reached no model.
+        requester: Session key of who sent the message, None for the operator (S13) and for users of a channel.
+        input_seq: `seq` of the message that started it.
+        error: One sentence when the state is not `done`.
+        timeout_ms: The run is aborted after that long, 0 for never (W5).
+        usage: Sum over all model calls of the run.
+    """
+
+    run_id: str
+    key: str
+    session_id: str
+    rev: int
+    kind: RunKind
+    state: RunState
+    requester: str | None
+    input_seq: int
+    accepted_at: int
+    started_at: int | None
+    ended_at: int | None
+    reply_seq: int | None
+    error: str | None
+    model: str | None
+    thinking: str | None
+    timeout_ms: int
+    usage: Usage
+
+    @property
+    def live(self) -> bool:
+        """Whether it is still to end."""
+        return self.state in LIVE_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnSpec:
+    """What makes a run the first turn of a new sub-agent session (W1).
+
+    Attributes:
+        requester: Key of the session that spawns, and gets the result.
+        agent_id: Whose sub-agent it is.
+        model: `<provider>/<model>` instead of the agent's own, None to inherit.
+        thinking: Thinking level instead of the agent's own, None to inherit.
+    """
+
+    requester: str
+    agent_id: str
+    label: str | None = None
+    model: str | None = None
+    thinking: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A message that asks for a run.
+
+    Attributes:
+        target: Canonical key, or the id of the transcript the caller was looking at, which is a `Conflict` when the
+            session was reset meanwhile (DESIGN 4). Ignored when `spawn` is set, which makes its own.
+        run_id: Idempotency key: the same key and body give the same run, another body a `Conflict`.
+        provenance: Set when a session is the requester (S8).
+        create: A well-formed key that does not exist yet becomes a session (operator only, K6).
+        timeout_ms: Abort the run after that long, 0 for never; None for what is configured.
+    """
+
+    target: str
+    message: str
+    run_id: str | None = None
+    provenance: Provenance | None = None
+    create: bool = False
+    timeout_ms: int | None = None
+    spawn: SpawnSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTicket:
+    """The receipt for an accepted run; what it says is on disk.
+
+    Attributes:
+        created: The session was made by this request.
+        reply: The answer of a command, which is done at once.
+    """
+
+    run_id: str
+    key: str
+    session_id: str
+    state: RunState
+    created: bool = False
+    reply: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a wait for a run ended: `done` is ok, another end is an error, no end yet is a timeout (S3-S5).
+
+    Attributes:
+        reply: The run's last words, empty when it had none.
+        error: One sentence for `error` and `timeout`.
+    """
+
+    run_id: str
+    key: str
+    status: WaitStatus
+    state: RunState
+    reply: str | None = None
+    error: str | None = None

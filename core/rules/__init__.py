@@ -1,0 +1,1 @@
+"""The rules: pure functions that return a decision with its reason. No I/O, no configuration files, no pydantic."""

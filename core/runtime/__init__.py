@@ -1,0 +1,1 @@
+"""The bundled runtime: the gateway that needs no setting up. One asyncio loop, one writer (DESIGN 5)."""

@@ -1,0 +1,125 @@
+"""Carrying out the commands of a session: `/send on|off|inherit` and its like (P3).
+
+A command is done in the transaction that accepts it; it passes a deny and never reaches a model. The transcript says
+what it did.
+"""
+
+from typing import Final
+
+from core.config.settings import THINKING_LEVELS, Settings
+from core.model.access import Caller, Operator
+from core.model.commands import Command
+from core.model.errors import Conflict, Forbidden, Invalid
+from core.model.ids import new_id
+from core.model.keys import quoted
+from core.model.messages import encodable, note_draft
+from core.model.runs import Run, RunRequest
+from core.model.sessions import Session, SessionPatch
+from core.store import messages, runs, sessions
+from core.store.database import Tx
+from core.store.runs import NewRun
+
+POLICY_WORDS: Final[dict[str, str | None]] = {"on": "allow", "off": "deny", "inherit": None}
+_COLUMNS: Final = {
+    "label": "label",
+    "model": "model",
+    "thinkingLevel": "thinking_level",
+    "verboseLevel": "verbose_level",
+    "sendPolicy": "send_policy",
+}
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "sendPolicy": ("allow", "deny"),
+    "thinkingLevel": THINKING_LEVELS,
+    "verboseLevel": ("off", "on", "full"),
+}
+MAX_LABEL_CHARS: Final = 120
+
+
+def check_owner(command: Command, caller: Caller) -> None:
+    """Refuse a command to anyone but the owner (P3).
+
+    Raises:
+        Forbidden: The caller is not the operator.
+    """
+    if not isinstance(caller, Operator):
+        raise Forbidden(f"only the owner can use /{command.name} in a session", ("owner",))
+
+
+def carry_out(tx: Tx, session: Session, command: Command, settings: Settings) -> str:
+    """Do what a command asks and return the answer for whoever wrote it.
+
+    `/abort` and `/spawn` are not handled here: they concern runs and belong to the engine.
+
+    Raises:
+        Invalid: The argument is not possible.
+        Conflict: The session has a run that must end first.
+    """
+    match command.name:
+        case "send":
+            return _set_policy(tx, session, command.argument)
+        case "model":
+            patch(tx, session, SessionPatch({"model": command.argument or None}), settings)
+            return f"model: {command.argument or 'the agent’s own'}"
+        case "label":
+            patch(tx, session, SessionPatch({"label": command.argument or None}), settings)
+            return f"label: {command.argument or 'removed'}"
+        case "reset":
+            reset(tx, session)
+            return "a new transcript has begun; the old one stays readable by its id"
+        case "archive":
+            sessions.update(tx, session.key, archived_at=tx.now)
+            return "archived; a new message brings the session back"
+        case _:
+            raise Invalid(f"/{command.name} is not a command of this session")
+
+
+def record(tx: Tx, request: RunRequest, target: Session, command: Command, answer: str, requester: str | None) -> Run:
+    """Note in the transcript what a command did, and record it as a run that is over."""
+    run_id = request.run_id or new_id()
+    note = messages.append(tx, target.key, note_draft(f"{command.written}: {answer}"), run_id)
+    session = sessions.by_key(tx.db, target.key)
+    assert session is not None, "a note was just appended to it"
+    if command.name == "archive":  # the note has brought it back
+        sessions.update(tx, session.key, archived_at=tx.now)
+    new = NewRun(run_id, "command", note.seq, runs.fingerprint(request), requester)
+    return runs.record_command(tx, session, new)
+
+
+def patch(tx: Tx, session: Session, change: SessionPatch, settings: Settings) -> None:
+    """Change fields of a session.
+
+    Raises:
+        Invalid: A field or a value is not known.
+    """
+    columns: dict[str, object] = {}
+    for name, value in change.fields.items():
+        column = _COLUMNS.get(name)
+        if column is None:
+            raise Invalid(f"sessions have no field {quoted(name)} to change: use one of {', '.join(_COLUMNS)}")
+        choices = _CHOICES.get(name)
+        if value is not None and choices and value not in choices:
+            raise Invalid(f"{name} cannot be {quoted(value)}: use one of {', '.join(choices)}")
+        if name == "label" and value is not None and len(value) > MAX_LABEL_CHARS:
+            raise Invalid(f"the label is {len(value)} characters long and at most {MAX_LABEL_CHARS} fit")
+        if name == "model" and value is not None:
+            settings.model(value)
+        columns[column] = encodable(value) if value else None
+    if columns:
+        sessions.update(tx, session.key, **columns)
+
+
+def reset(tx: Tx, session: Session) -> None:
+    """Begin a new transcript.
+
+    Raises:
+        Conflict: A run of the session is not over.
+    """
+    if session.status in {"queued", "running"}:
+        raise Conflict(f"session {session.key} is at work: abort it first, or wait until it has ended")
+    sessions.new_transcript(tx, session)
+
+
+def _set_policy(tx: Tx, session: Session, word: str) -> str:
+    override = POLICY_WORDS[word]
+    sessions.update(tx, session.key, send_policy=override)
+    return f"send policy {override}" if override else "send policy inherited from the configuration"

@@ -1,0 +1,163 @@
+"""Who hears what: bounded queues, gap marks, and catching up from a `rev` (DESIGN 5).
+
+A subscriber that falls behind loses what was queued for it and gets a `Gap`; then the rows that changed since its
+cursor are read from the store and handed out, so that it misses nothing durable. Passing events are not replayed.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from core.model.events import (
+    Activity,
+    Cursor,
+    Delta,
+    DurableEvent,
+    Event,
+    Gap,
+    MessageAppended,
+    PassingEvent,
+)
+
+QUEUE_EVENTS: Final = 4096
+
+CatchUp = Callable[[Cursor, frozenset[str]], Awaitable[list[DurableEvent]]]
+"""Reads what changed after a cursor, in order; messages of the given sessions only."""
+
+Partial = Callable[[str], Iterable[Delta]]
+"""Returns the reply under way in a session, so far."""
+
+
+class Hub:
+    """All subscribers of a runtime."""
+
+    def __init__(self, catch_up: CatchUp, partial: Partial) -> None:
+        self._catch_up = catch_up
+        self._partial = partial
+        self._feeds: list[RuntimeFeed] = []
+
+    def subscribe(self, now: Cursor, after: Cursor | None) -> "RuntimeFeed":
+        """Add a subscriber that hears everything after `now`, or first everything since `after`."""
+        feed = RuntimeFeed(self._catch_up, self._partial, self._feeds.remove, now if after is None else after)
+        feed.behind = after is not None and after < now
+        self._feeds.append(feed)
+        return feed
+
+    def publish(self, events: Sequence[DurableEvent]) -> None:
+        """Hand durable changes to everybody who wants them."""
+        for feed in self._feeds:
+            for event in events:
+                if not isinstance(event, MessageAppended) or event.key in feed.watched:
+                    feed.put(event)
+
+    def watched(self, key: str) -> bool:
+        """Whether anybody watches a session."""
+        return any(key in feed.watched for feed in self._feeds)
+
+    def all_watched(self) -> frozenset[str]:
+        """Return the sessions that anybody watches."""
+        return frozenset(key for feed in self._feeds for key in feed.watched)
+
+    def passing(self, event: PassingEvent) -> None:
+        """Hand on what is not stored: activity to everybody, the rest to those who watch the session."""
+        for feed in self._feeds:
+            if isinstance(event, Activity) or event.key in feed.watched:
+                feed.put(event)
+
+    def close(self) -> None:
+        """End all streams."""
+        for feed in list(self._feeds):
+            feed.close()
+
+
+class RuntimeFeed:
+    """One subscriber's stream; see `core.gateway.Feed`."""
+
+    def __init__(
+        self, catch_up: CatchUp, partial: Partial, leave: Callable[["RuntimeFeed"], None], cursor: Cursor
+    ) -> None:
+        self.watched: set[str] = set()
+        self.behind = False
+        self._catch_up = catch_up
+        self._partial = partial
+        self._leave = leave
+        self._cursor = cursor
+        self._queue: deque[Event] = deque()
+        self._missed: deque[DurableEvent] = deque()
+        self._filled = asyncio.Event()
+        self._closed = False
+
+    @property
+    def cursor(self) -> Cursor:
+        """The `rev` up to which everything durable has been handed out."""
+        return self._cursor
+
+    def watch(self, key: str) -> None:
+        """Want a session's messages, deltas and tool progress; the reply under way comes first."""
+        if key not in self.watched:
+            self.watched.add(key)
+            for delta in self._partial(key):
+                self.put(delta)
+
+    def unwatch(self, key: str) -> None:
+        """Want them no longer."""
+        self.watched.discard(key)
+
+    def put(self, event: Event) -> None:
+        """Queue an event, or note the gap when the subscriber has fallen too far behind."""
+        if self.behind:
+            return
+        if len(self._queue) >= QUEUE_EVENTS:
+            self._queue.clear()
+            self._queue.append(Gap())
+            self.behind = True
+        else:
+            self._queue.append(event)
+        self._filled.set()
+
+    def close(self) -> None:
+        """End the stream; what is queued is dropped."""
+        if not self._closed:
+            self._closed = True
+            self._leave(self)
+            self._filled.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate over events until the feed is closed; a second iteration goes on where the first one left off."""
+        while not self._closed:
+            event = self._next()
+            if event is not None:
+                yield event
+            elif self.behind:
+                await self._read_missed()
+            else:
+                self._filled.clear()
+                await self._filled.wait()
+
+    def _next(self) -> Event | None:
+        """Take the oldest event, leaving out what a catch-up has handed out already."""
+        while self._missed or self._queue:
+            event = self._missed.popleft() if self._missed else self._queue.popleft()
+            if not isinstance(event, DurableEvent):
+                return event
+            if event.rev > self._cursor:
+                self._cursor = event.rev
+                return event
+        return None
+
+    async def _read_missed(self) -> None:
+        """Read what changed since the cursor; what is published meanwhile follows it."""
+        self.behind = False
+        watched: frozenset[str] | None = None
+        try:
+            while watched is None or not self.watched <= watched:  # a session watched since then would lose messages
+                watched = frozenset(self.watched)
+                self._missed = deque(await self._catch_up(self._cursor, watched))
+        except BaseException:
+            self._queue.clear()  # it is newer than what is still to be read
+            self.behind = True
+            raise
+        self._queue = deque(event for event in self._queue if not isinstance(event, PassingEvent))
+        if not self.behind:
+            self._queue.extend(delta for key in sorted(self.watched) for delta in self._partial(key))

@@ -1,0 +1,416 @@
+"""The bundled runtime as a gateway: puts store, engine and feed together and implements the port (DESIGN 4, 5)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from core.config.settings import BUILTIN_MODEL, Settings
+from core.gateway import Action, AgentInfo, Connection, ModelInfo
+from core.model.access import Caller, Operator, Scope
+from core.model.clock import Clock, SystemClock
+from core.model.commands import Command, parse_command
+from core.model.errors import Conflict, Forbidden, NotFound, Unavailable
+from core.model.events import Cursor, Delta, DurableEvent, RunChanged, SessionChanged
+from core.model.keys import quoted
+from core.model.runs import LIVE_STATES, Run, RunOutcome, RunRequest, RunTicket, SpawnSpec
+from core.model.sessions import HistoryPage, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.rules.ruleset import RuleSet
+from core.runtime import commands, intake
+from core.runtime.engine import Engine
+from core.runtime.feed import Hub, RuntimeFeed
+from core.runtime.recovery import recover
+from core.runtime.turn import Backends, Turns
+from core.store import jsonl, messages, runs, search, sessions
+from core.store.database import Db, Store, Tx, data_version, explained, last_rev
+from core.store.lock import Owner, OwnerLock, current_owner
+
+T = TypeVar("T")
+FOLLOW_SECONDS: Final = 0.5
+"""How often a process that only reads looks for changes of the owner."""
+_log = logging.getLogger("switchboard.runtime")
+INLINE_ROWS: Final = 200
+"""Reads of up to that many rows run on the loop's own connection; longer ones on the reader thread."""
+
+
+class Runtime:
+    """A gateway over one state directory.
+
+    `open` reads without locking anything and needs no configuration; `start` takes the directory over and runs work.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.settings = Settings()
+        self._hub = Hub(self._changed_since, self._reply_under_way)
+        self._lock: OwnerLock | None = None
+        self._engine: Engine | None = None
+        self._turns: Turns | None = None
+        self._ends: dict[str, list[asyncio.Future[None]]] = {}
+        self._files: set[asyncio.Task[None]] = set()
+        self._following: asyncio.Task[None] | None = None
+        self._run_own = True
+        store.publish = self._publish
+
+    @classmethod
+    def open(cls, state: Path, clock: Clock | None = None) -> "Runtime":
+        """Open a state directory for reading, creating it as needed.
+
+        Raises:
+            Unavailable: It cannot be used; the sentence says why.
+        """
+        return cls(Store.open(state, clock or SystemClock()))
+
+    async def start(
+        self, settings: Settings, backends: Backends, *, command: str, run_all: bool = True, run_own: bool = True
+    ) -> None:
+        """Take the state directory over, tidy up after a dead owner, and run work.
+
+        Args:
+            command: What this process is, for the sentence that others get: `console`, `send`, …
+            run_all: Run every session's work; else only that of sessions this process sends to.
+            run_own: With `run_all` False: run that; else only accept work and leave it queued.
+
+        Raises:
+            Conflict: Another process owns the directory; the sentence names it.
+        """
+        self.settings = settings
+        self._run_own = run_own
+        self._lock = OwnerLock.acquire(self.store.directory, command, self.store.clock.now_ms())
+        if self._following is not None:
+            self._following.cancel()
+        self.store.start_writer(sessions.finish)
+        self._turns = Turns(self.store, self._hub, self, backends)
+        self._engine = Engine(self.store, self._turns, lambda: self.settings, open_all=run_all)
+        for run in await self.store.write(lambda tx: recover(tx, self.store.directory)):
+            self._engine.add(run)
+
+    def follow_owner(self, settings: Settings) -> None:
+        """Show what the process that owns the directory does, by looking whether its database has changed."""
+        self.settings = settings
+        if self._following is None:
+            self._following = asyncio.get_running_loop().create_task(self._follow_owner())
+
+    async def close(self) -> None:
+        """Stop what is at work, write the last things, give the directory free."""
+        if self._following is not None:
+            self._following.cancel()
+        if self._engine is not None:
+            await self._engine.close()
+            self._engine = None
+        if self._files:
+            await asyncio.wait(self._files)
+        self._hub.close()
+        await asyncio.to_thread(self.store.close)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @property
+    def owner(self) -> Owner | None:
+        """Who owns the state directory, when it is another process."""
+        return None if self._lock is not None else current_owner(self.store.directory)
+
+    @property
+    def active_runs(self) -> list[str]:
+        """Ids of the runs at work in this process."""
+        return self._engine.active if self._engine is not None else []
+
+    async def drained(self) -> None:
+        """Wait until no run is at work here and none may start."""
+        await self._require_engine().drained()
+        if self._files:
+            await asyncio.wait(self._files)
+
+    # What the port asks for: standing facts
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in force here."""
+        return self.settings.rules
+
+    @property
+    def connection(self) -> Connection:
+        """How current the answers are."""
+        if self._engine is not None:
+            return Connection("live")
+        owner = self.owner
+        return Connection("reading", f"owned by {owner.words}: reading only" if owner else "reading only")
+
+    def now_ms(self) -> int:
+        """Return the time in ms since the Unix epoch."""
+        return self.store.clock.now_ms()
+
+    def refusal(self, action: Action) -> str | None:  # noqa: ARG002 - here one reason covers every action
+        """Return why nothing can be changed here; None when it can."""
+        return None if self._engine is not None else self.connection.detail
+
+    # Reads
+
+    async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
+        """Return sessions, newest first."""
+        global_scope = self.rules.global_scope
+
+        def read(db: Db) -> SessionPage:
+            return sessions.select(db, query, scope, global_scope=global_scope)
+
+        return await self._read(read, inline=query.limit is not None and query.limit <= INLINE_ROWS)
+
+    async def get_session(self, ref: str, scope: Scope) -> Session:
+        """Return one session by canonical key or by session id."""
+        return await self._read(lambda db: _find(db, ref, scope))
+
+    async def history(
+        self,
+        ref: str,
+        scope: Scope,
+        *,
+        limit: int,
+        before: int | None = None,
+        include_tools: bool = True,
+        in_brief: bool = False,
+    ) -> HistoryPage:
+        """Return the newest `limit` messages, or those before a `seq`, in order."""
+
+        def read(db: Db) -> HistoryPage:
+            session = _find(db, ref, scope)
+            session_id = session.session_id if ref == session.key else ref
+            return messages.page(
+                db, session, session_id, limit=limit, before=before, include_tools=include_tools, in_brief=in_brief
+            )
+
+        return await self._read(read, inline=limit <= INLINE_ROWS and in_brief)
+
+    async def search(self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50) -> list[SearchHit]:
+        """Return messages that hold every word, newest first."""
+        global_scope = self.rules.global_scope
+        return await self.store.scan(
+            lambda db: search.messages(db, text, scope, key=key, limit=limit, global_scope=global_scope)
+        )
+
+    async def agents(self) -> list[AgentInfo]:
+        """Return the configured agents, the default one first."""
+        default = self.rules.default_agent
+        found = [AgentInfo(a.agent_id, a.name, a.model, a.agent_id == default) for a in self.settings.agents.values()]
+        return sorted(found, key=lambda agent: (not agent.default, agent.agent_id))
+
+    async def models(self) -> list[ModelInfo]:
+        """Return the models that sessions and spawns may name."""
+        known = [ModelInfo(model.ref, model.context_window) for model in self.settings.models.values()]
+        return [*sorted(known, key=lambda model: model.ref), ModelInfo(BUILTIN_MODEL, None)]
+
+    async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
+        """Return the newest runs of a session, newest first."""
+        session = await self.get_session(key, scope)
+        return await self._read(lambda db: runs.of_session(db, session.key, limit=limit))
+
+    async def transcript_path(self, session: Session) -> Path | None:
+        """Return where the transcript's JSONL file is, or will be after the next run."""
+        return jsonl.transcript_path(self.store.directory, session.session_id)
+
+    def subscribe(self, after: Cursor | None = None) -> RuntimeFeed:
+        """Hear of every durable change from now on, or of everything since a cursor."""
+        return self._hub.subscribe(last_rev(self.store.db), after)
+
+    # Writes
+
+    async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
+        """Accept a message for a session; when this returns, message and run are on disk."""
+        intake.check_message(request.message)
+        command = None if request.spawn is not None else parse_command(request.message)
+        if command is not None:
+            return await self._command(request, command, caller)
+        engine, settings = self._require_engine(), self.settings
+        accepted = await self.store.write(lambda tx: intake.accept(tx, request, caller, settings))
+        if accepted.fresh and self._run_own:
+            engine.open(accepted.run.key)
+        run = accepted.run
+        return RunTicket(run.run_id, run.key, run.session_id, run.state, created=accepted.created)
+
+    async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
+        """Wait until a run ends, at most `timeout` seconds."""
+        run = self._run(run_id)
+        if run.live:
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._ends.setdefault(run_id, []).append(ended)
+            await self._either(ended, timeout)
+            run = self._run(run_id)
+        return self._outcome(run)
+
+    async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
+        """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
+        session = await self.get_session(ref, self.rules.grant(caller).scope)
+        intake.check_current(session, ref)
+        return await self._require_engine().abort(session.key, run_id)
+
+    async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
+        """Change label, model, levels or send policy of a session."""
+        settings = self.settings
+        return await self._change(ref, caller, lambda tx, session: commands.patch(tx, session, patch, settings))
+
+    async def reset(self, ref: str, caller: Caller) -> Session:
+        """Give the session an empty transcript."""
+        return await self._change(ref, caller, commands.reset)
+
+    async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
+        """Take a session out of the list, or bring it back."""
+        return await self._change(
+            ref, caller, lambda tx, session: sessions.update(tx, session.key, archived_at=tx.now if archived else None)
+        )
+
+    # Inside
+
+    def _require_engine(self) -> Engine:
+        """The engine, of the process that owns the state directory.
+
+        Raises:
+            Conflict: Another process owns it.
+            Unavailable: This process has not taken it over.
+        """
+        if self._engine is None:
+            if (owner := self.owner) is not None:
+                raise Conflict(f"the state directory {self.store.directory} is owned by {owner.words}: do it there")
+            raise Unavailable("the state directory is open for reading only")
+        return self._engine
+
+    async def _read(self, function: Callable[[Db], T], *, inline: bool = True) -> T:
+        if not inline:
+            return await self.store.scan(function)
+        with explained(self.store.directory):
+            return function(self.store.db)
+
+    async def _change(self, ref: str, caller: Caller, change: Callable[[Tx, Session], None]) -> Session:
+        """Run a change of one session that only the owner may make."""
+        if not isinstance(caller, Operator):
+            raise Forbidden("only the owner can change a session's settings", ("owner",))
+        settings = self.settings
+        self._require_engine()
+
+        def write(tx: Tx) -> Session:
+            session = intake.current(tx, ref, caller, settings)
+            change(tx, session)
+            changed = sessions.by_key(tx.db, session.key)
+            return changed or session
+
+        return await self.store.write(write)
+
+    async def _command(self, request: RunRequest, command: Command, caller: Caller) -> RunTicket:
+        """Carry out a slash command; the same run id does it once."""
+        commands.check_owner(command, caller)
+        settings, engine = self.settings, self._require_engine()
+        if request.run_id is not None and command.name != "spawn":
+            done = runs.same_request(self.store.db, request.run_id, runs.fingerprint(request))
+            if done is not None:
+                return RunTicket(done.run_id, done.key, done.session_id, done.state, reply=self._answer(done, command))
+        session = await self.store.write(lambda tx: intake.for_command(tx, request, caller, settings))
+        if command.name == "spawn":
+            spec = SpawnSpec(session.key, session.agent_id)
+            return await self.start_run(RunRequest("", command.argument, request.run_id, spawn=spec), caller)
+        stopped = await engine.abort(session.key, None) if command.name == "abort" else []
+
+        def write(tx: Tx) -> tuple[Run, str]:
+            now = intake.current(tx, session.session_id, caller, settings)
+            if command.name == "abort":
+                answer = f"stopped {len(stopped)} run{'s' if len(stopped) != 1 else ''}"
+            else:
+                answer = commands.carry_out(tx, now, command, settings)
+            return commands.record(tx, request, now, command, answer, intake.requester_of(caller)), answer
+
+        run, answer = await self.store.write(write)
+        return RunTicket(run.run_id, run.key, run.session_id, run.state, reply=answer)
+
+    def _answer(self, run: Run, command: Command) -> str:
+        """Return what a command answered when it was done."""
+        note = messages.at(self.store.db, run.key, run.input_seq)
+        return note.text.removeprefix(f"{command.written}: ") if note is not None else ""
+
+    async def _either(self, ended: "asyncio.Future[None]", timeout: float | None) -> None:  # noqa: ASYNC109
+        """Wait for the end of a run or of the time, by the runtime's clock."""
+        if timeout is None:
+            await ended
+            return
+        sleep = asyncio.ensure_future(self.store.clock.sleep(timeout))
+        try:
+            await asyncio.wait([ended, sleep], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+
+    def _run(self, run_id: str) -> Run:
+        run = runs.by_id(self.store.db, run_id)
+        if run is None:
+            raise NotFound(f"no run has the id {quoted(run_id)}")
+        return run
+
+    def _outcome(self, run: Run) -> RunOutcome:
+        if run.state in LIVE_STATES:
+            words = "the wait ran out; the run goes on and its reply will be in sessions_history"
+            return RunOutcome(run.run_id, run.key, "timeout", run.state, error=words)
+        reply = messages.at(self.store.db, run.key, run.reply_seq) if run.reply_seq is not None else None
+        text = reply.text if reply is not None else None
+        if run.state == "done":
+            return RunOutcome(run.run_id, run.key, "ok", run.state, reply=text or "")
+        return RunOutcome(run.run_id, run.key, "error", run.state, reply=text, error=run.error)
+
+    def _publish(self, events: Sequence[DurableEvent]) -> None:
+        """Queue the runs that were accepted, see to those that ended, tell the subscribers."""
+        for event in events:
+            if isinstance(event, RunChanged):
+                if event.run.state == "queued" and self._engine is not None:
+                    self._engine.add(
+                        event.run
+                    )  # here, so that it starts even when nobody waits for its ticket any more
+                elif not event.run.live:
+                    self._ended(event.run)
+        self._hub.publish(events)
+
+    def _ended(self, run: Run) -> None:
+        """Wake who waits for the run, bring the transcript's file up to date."""
+        for waiting in self._ends.pop(run.run_id, []):
+            if not waiting.done():
+                waiting.set_result(None)
+        task = asyncio.get_running_loop().create_task(self._write_file(run.key, run.session_id))
+        self._files.add(task)
+        task.add_done_callback(self._files.discard)
+
+    async def _follow_owner(self) -> None:
+        cursor, seen = last_rev(self.store.db), data_version(self.store.db)
+        while True:
+            await self.store.clock.sleep(FOLLOW_SECONDS)
+            if (version := data_version(self.store.db)) != seen:
+                seen = version
+                events = await self._changed_since(cursor, self._hub.all_watched())
+                cursor = events[-1].rev if events else cursor
+                self._hub.publish(events)
+
+    async def _write_file(self, key: str, session_id: str) -> None:
+        directory = self.store.directory
+        try:
+            await self.store.scan(lambda db: jsonl.append_new(db, directory, key, session_id))
+        except (Unavailable, ValueError) as error:  # best effort: the database has it all
+            _log.warning("the transcript file of %s was not written: %s", key, error)
+
+    async def _changed_since(self, cursor: Cursor, watched: frozenset[str]) -> list[DurableEvent]:
+        def read(db: Db) -> list[DurableEvent]:
+            db.execute("BEGIN")
+            try:
+                events: list[DurableEvent] = [SessionChanged(s.rev, s) for s in sessions.changed_since(db, cursor)]
+                events += [RunChanged(run.rev, run) for run in runs.changed_since(db, cursor)]
+                for key in watched:
+                    events += messages.since(db, key, cursor)
+                return sorted(events, key=lambda event: event.rev)
+            finally:
+                db.execute("COMMIT")
+
+        return await self.store.scan(read)
+
+    def _reply_under_way(self, key: str) -> list[Delta]:
+        live = self._turns.live.get(key) if self._turns is not None else None
+        return list(live.so_far()) if live is not None else []
+
+
+def _find(db: Db, ref: str, scope: Scope) -> Session:
+    session = sessions.by_key(db, ref, scope) or sessions.by_id(db, ref, scope)
+    if session is None:
+        raise NotFound(f"no session has the key or id {quoted(ref)}: `switchboard list` shows those there are")
+    return session

@@ -1,0 +1,197 @@
+"""Accepting a message: the one transaction that checks every rule, stores the message and queues its run."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from core.config.settings import Settings
+from core.model.access import Caller, Operator, SessionCaller
+from core.model.errors import Conflict, Forbidden, Invalid, NotFound
+from core.model.ids import new_id
+from core.model.keys import parse, quoted
+from core.model.messages import user_draft
+from core.model.runs import Run, RunRequest, SpawnSpec
+from core.model.sessions import Session
+from core.rules.limits import ALLOW_AGENTS_CONTROL, spawn_targets
+from core.store import messages, runs, sessions
+from core.store.database import Tx
+from core.store.runs import NewRun
+
+MAX_MESSAGE_BYTES: Final = 524_288
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What an accepted request became.
+
+    Attributes:
+        fresh: False when the same request had been accepted before.
+    """
+
+    run: Run
+    session: Session
+    created: bool
+    fresh: bool
+
+
+def check_message(text: str) -> None:
+    """Refuse a message before anything is touched.
+
+    Raises:
+        Invalid: It is empty or too long.
+    """
+    if not text.strip():
+        raise Invalid("the message is empty: write something to send")
+    size = len(text.encode("utf-8", "replace"))
+    if size > MAX_MESSAGE_BYTES:
+        raise Invalid(
+            f"the message is {size:,} bytes long and at most {MAX_MESSAGE_BYTES:,} fit: put it in a file and name that"
+        )
+
+
+def accept(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> Accepted:
+    """Store the message and queue its run, if every rule allows it now.
+
+    Raises:
+        Invalid, Forbidden, NotFound, Conflict: See `Gateway.start_run`.
+    """
+    run_id = request.run_id or new_id()
+    print_ = runs.fingerprint(request)
+    known = runs.same_request(tx.db, run_id, print_)
+    if known is not None:
+        session = sessions.by_key(tx.db, known.key)
+        assert session is not None, "a run's session outlives it"
+        return Accepted(known, session, created=False, fresh=False)
+    if request.spawn is not None:
+        return _accept_spawn(tx, request, request.spawn, caller, settings, (run_id, print_))
+    session, created = _target(tx, request, caller, settings)
+    requester = requester_of(caller)
+    if session.key == requester:
+        raise Invalid(f"session {session.key} cannot send to itself: name another session")
+    allow(session, settings)
+    if session.kind == "main" and session.channel == "unknown":
+        sessions.update(tx, session.key, channel="webchat", last_channel="webchat")
+    message = messages.append(tx, session.key, user_draft(request.message, request.provenance), run_id)
+    new = NewRun(run_id, "turn", message.seq, print_, requester, timeout_ms=request.timeout_ms or 0)
+    return Accepted(runs.accept(tx, session, new), session, created=created, fresh=True)
+
+
+def requester_of(caller: Caller) -> str | None:
+    """Return the session that asks, None when the operator asks alone (S13)."""
+    return caller.key if isinstance(caller, SessionCaller) else caller.acting_for
+
+
+def allow(session: Session, settings: Settings) -> None:
+    """Refuse a message to a session whose send policy denies it (P4).
+
+    Raises:
+        Forbidden: With the controls that decided.
+    """
+    decision = settings.rules.send_decision(session)
+    if not decision.allowed:
+        raise Forbidden(f"{session.key}: {decision.refusal}", decision.decided_by)
+
+
+def current(tx: Tx, ref: str, caller: Caller, settings: Settings) -> Session:
+    """Return the session that a mutation means.
+
+    Raises:
+        NotFound: There is none that this caller may see.
+        Conflict: The id is of a transcript that a reset has ended.
+    """
+    scope = settings.rules.grant(caller).scope
+    session = sessions.by_key(tx.db, ref, scope) or sessions.by_id(tx.db, ref, scope)
+    if session is None:
+        raise NotFound(f"no session has the key or id {quoted(ref)}: `switchboard list` shows those there are")
+    check_current(session, ref)
+    return session
+
+
+def check_current(session: Session, ref: str) -> None:
+    """Refuse to change a session that was reset since the caller looked at it.
+
+    Raises:
+        Conflict: The reference is the id of a transcript that has ended.
+    """
+    if ref not in {session.key, session.session_id}:
+        raise Conflict(f"session {session.key} was reset meanwhile: look at it again before you change it")
+
+
+def _target(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> tuple[Session, bool]:
+    """Return the session a message is for, creating it when the operator names a new one (K6)."""
+    try:
+        return current(tx, request.target, caller, settings), False
+    except NotFound:
+        if not request.create or not isinstance(caller, Operator):
+            raise
+        key = parse(request.target)
+        if not key.structured:
+            raise
+    return create_for_operator(tx, key.text, settings), True
+
+
+def for_command(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> Session:
+    """Return the session a command is for; like a message, it creates one that the operator names in full."""
+    return _target(tx, request, caller, settings)[0]
+
+
+def create_for_operator(tx: Tx, text: str, settings: Settings) -> Session:
+    """Create the session of a full key, as a channel would.
+
+    Raises:
+        NotFound: The key names an agent that is not configured.
+        Invalid: The key is one that only a spawn makes.
+    """
+    key = parse(text)
+    if key.is_subagent:
+        raise NotFound(f"no session has the key {quoted(text)}: sub-agent sessions are made by spawning only")
+    agent = settings.agent(key.agent_id or settings.rules.default_agent)
+    channel = "webchat" if key.kind == "main" else None
+    origin = key.kind if key.kind in {"cron", "hook", "node"} else "operator"
+    return sessions.create(tx, sessions.NewSession(text, agent.agent_id, channel, origin))
+
+
+def _accept_spawn(
+    tx: Tx, request: RunRequest, spawn: SpawnSpec, caller: Caller, settings: Settings, identity: tuple[str, str]
+) -> Accepted:
+    """Create the sub-agent's session and queue its first turn (W2)."""
+    requester = sessions.by_key(tx.db, spawn.requester)
+    if requester is None:
+        if not isinstance(caller, Operator) or spawn.requester != settings.rules.main_key:
+            raise NotFound(f"no session has the key {quoted(spawn.requester)}: name the session that spawns")
+        requester = create_for_operator(tx, spawn.requester, settings)
+    _check_spawn(spawn, requester, settings)
+    child_key = f"agent:{spawn.agent_id}:subagent:{new_id()}"
+    child = sessions.create(
+        tx,
+        sessions.NewSession(
+            child_key,
+            spawn.agent_id,
+            channel="internal",
+            origin="spawn",
+            label=spawn.label,
+            model=spawn.model,
+            thinking_level=spawn.thinking,
+            spawned_by=requester.key,
+        ),
+    )
+    run_id, print_ = identity
+    message = messages.append(tx, child_key, user_draft(request.message), run_id)
+    limit = settings.subagent_timeout_ms if request.timeout_ms is None else request.timeout_ms
+    new = NewRun(run_id, "subagent", message.seq, print_, requester.key, spawn.model, spawn.thinking, limit)
+    return Accepted(runs.accept(tx, child, new), child, created=True, fresh=True)
+
+
+def _check_spawn(spawn: SpawnSpec, requester: Session, settings: Settings) -> None:
+    if parse(requester.key).is_subagent:
+        raise Forbidden("a sub-agent cannot spawn sub-agents of its own", ("agents.defaults.subagents",))
+    agent = settings.agent(spawn.agent_id)
+    own = settings.rules.agents.get(requester.agent_id)
+    allowed = spawn_targets(requester.agent_id, own.allow_agents if own else (), tuple(settings.agents))
+    if agent.agent_id not in allowed:
+        raise Forbidden(
+            f'agent "{requester.agent_id}" may not spawn sub-agents of "{agent.agent_id}": allowed are'
+            f" {', '.join(allowed)} ({ALLOW_AGENTS_CONTROL})",
+            (ALLOW_AGENTS_CONTROL,),
+        )
+    if spawn.model is not None:
+        settings.model(spawn.model)

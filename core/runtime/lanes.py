@@ -1,0 +1,113 @@
+"""Which run may start: one at a time per session, in order of acceptance, within the pools (DESIGN 5). No I/O."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+Pool = Literal["sessions", "subagents"]
+
+
+@dataclass(slots=True)
+class _Lane:
+    pool: Pool
+    waiting: deque[tuple[int, str]] = field(default_factory=deque[tuple[int, str]])
+    running: str | None = None
+
+
+class Lanes:
+    """The queued and running runs of all sessions.
+
+    A session that is not `opened` keeps its runs queued: a one-shot command only runs the lanes it is about.
+    """
+
+    def __init__(self, limits: dict[Pool, int], *, open_all: bool) -> None:
+        self.limits = limits
+        self._open_all = open_all
+        self._opened: set[str] = set()
+        self._lanes: dict[str, _Lane] = {}
+        self._busy: dict[Pool, int] = {"sessions": 0, "subagents": 0}
+        self._away: set[str] = set()
+        self._accepted = 0
+
+    def open(self, key: str) -> None:
+        """Let the runs of this session start."""
+        self._opened.add(key)
+
+    def add(self, key: str, run_id: str, pool: Pool) -> None:
+        """Queue a run behind the others of its session."""
+        self._accepted += 1
+        self._lanes.setdefault(key, _Lane(pool)).waiting.append((self._accepted, run_id))
+
+    def drop(self, key: str, run_id: str) -> bool:
+        """Forget a queued run; False when it is not queued."""
+        lane = self._lanes.get(key)
+        queued = next((entry for entry in lane.waiting if entry[1] == run_id), None) if lane else None
+        if lane is None or queued is None:
+            return False
+        lane.waiting.remove(queued)
+        self._tidy(key)
+        return True
+
+    def take(self) -> list[tuple[str, str]]:
+        """Return the (key, run id) pairs that start now, first accepted first; they count as running from here on."""
+        ready = [(lane.waiting[0], key, lane) for key, lane in self._lanes.items() if self._may_start(key, lane)]
+        started: list[tuple[str, str]] = []
+        for (_, run_id), key, lane in sorted(ready, key=lambda entry: entry[0]):
+            if self._has_place(lane.pool):
+                lane.waiting.popleft()
+                lane.running = run_id
+                self._busy[lane.pool] += 1
+                started.append((key, run_id))
+        return started
+
+    def finished(self, key: str, run_id: str) -> None:
+        """Free the session and the place of a run that has ended."""
+        lane = self._lanes[key]
+        assert lane.running == run_id, "only the running run can finish"
+        lane.running = None
+        if run_id in self._away:
+            self._away.discard(run_id)
+        else:
+            self._busy[lane.pool] -= 1
+        self._tidy(key)
+
+    def step_out(self, key: str, run_id: str) -> None:
+        """Give the place of a running run to others while it only waits for another session."""
+        lane = self._lanes.get(key)
+        if lane is not None and lane.running == run_id and run_id not in self._away:
+            self._away.add(run_id)
+            self._busy[lane.pool] -= 1
+
+    def step_in(self, key: str, run_id: str) -> bool:
+        """Take a place again; False while there is none."""
+        lane = self._lanes.get(key)
+        if lane is None or lane.running != run_id or run_id not in self._away:
+            return True
+        if not self._has_place(lane.pool):
+            return False
+        self._away.discard(run_id)
+        self._busy[lane.pool] += 1
+        return True
+
+    def busy(self, key: str) -> bool:
+        """Whether the session has a run that is queued or running."""
+        return key in self._lanes
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing can start."""
+        return not any(lane.running or self._is_open(key) for key, lane in self._lanes.items())
+
+    def _may_start(self, key: str, lane: _Lane) -> bool:
+        return lane.running is None and bool(lane.waiting) and self._has_place(lane.pool) and self._is_open(key)
+
+    def _has_place(self, pool: Pool) -> bool:
+        return self._busy[pool] < self.limits[pool]
+
+    def _is_open(self, key: str) -> bool:
+        return self._open_all or key in self._opened
+
+    def _tidy(self, key: str) -> None:
+        lane = self._lanes[key]
+        if lane.running is None and not lane.waiting:
+            del self._lanes[key]

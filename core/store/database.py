@@ -1,0 +1,418 @@
+"""The database: its files, its connections, and the one writer with group commit.
+
+Reads of a few hundred indexed rows run on the caller's own connection (`Store.db`); long ones on one reader thread
+(`Store.scan`). Every write is a function that runs on the writer thread and takes effect as a whole or not at all;
+writes that arrive together share one commit (WAL, synchronous=FULL) and are acknowledged after it (DESIGN 5).
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from core.model.clock import Clock
+from core.model.errors import SwitchboardError, Unavailable
+from core.model.events import DurableEvent
+from core.model.sessions import Session
+
+T = TypeVar("T")
+Db = sqlite3.Connection
+"""A connection, for those who hand one on without knowing SQL."""
+
+MIGRATIONS: Final[tuple[str, ...]] = ("schema.sql",)
+"""Scripts beside this file; the n-th leads from schema version n to n + 1."""
+
+DATABASE_NAME: Final = "switchboard.db"
+_MAX_GROUP: Final = 512
+_WAL_PRAGMAS: Final = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+_PRAGMAS: Final = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -4000; PRAGMA temp_store = MEMORY;"
+_READER_PRAGMAS: Final = "PRAGMA query_only = ON;"
+# A page that many appends touch is folded back into the database once in 4,000 pages instead of once in 1,000.
+_WRITER_PRAGMAS: Final = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000;"
+
+
+@dataclass(slots=True)
+class Tx:
+    """One write as its function sees it: the connection, the time, and what subscribers will hear after the commit.
+
+    Attributes:
+        now: ms since the Unix epoch; the same for everything in this write.
+        touched: Sessions that changed, by key; each becomes one `SessionChanged` when the function has ended. With the
+            row where the last change gave it, None where it must be read again.
+        afterwards: Statements with their values that run at the end of the group, before its commit: FTS5 writes its
+            pending words to disk at every savepoint, which would triple the cost of an append.
+    """
+
+    db: sqlite3.Connection
+    now: int
+    rev: int
+    events: list[DurableEvent] = field(default_factory=list[DurableEvent])
+    touched: dict[str, Session | None] = field(default_factory=dict[str, Session | None])
+    afterwards: list[tuple[str, tuple[object, ...]]] = field(default_factory=list[tuple[str, tuple[object, ...]]])
+
+    def next_rev(self) -> int:
+        """Take the next number of the global order."""
+        self.rev += 1
+        return self.rev
+
+
+WriteFunction = Callable[[Tx], T]
+"""A write. It may run a second time when another one of its group fails, so it does nothing beyond its `Tx`."""
+Finish = Callable[[Tx], None]
+Publish = Callable[[Sequence[DurableEvent]], None]
+
+
+@dataclass(slots=True)
+class _Job(Generic[T]):
+    function: WriteFunction[T]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[T]
+    result: T | None = None
+    error: BaseException | None = None
+    events: list[DurableEvent] = field(default_factory=list[DurableEvent])
+    afterwards: list[tuple[str, tuple[object, ...]]] = field(default_factory=list[tuple[str, tuple[object, ...]]])
+
+
+class Store:
+    """The open database of one state directory.
+
+    Opening creates what is missing. Writing needs `start_writer`, which only the process that owns the state
+    directory may call (`core.store.lock`).
+    """
+
+    def __init__(self, directory: Path, clock: Clock, db: sqlite3.Connection) -> None:
+        self.directory = directory
+        self.db = db
+        self.clock = clock
+        self.publish: Publish = _nobody_listens
+        self._path = directory / DATABASE_NAME
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._reader_db: sqlite3.Connection | None = None
+        self._writer: _Writer | None = None
+
+    @classmethod
+    def open(cls, directory: Path, clock: Clock) -> "Store":
+        """Open the database of a state directory, creating or migrating it as needed.
+
+        Raises:
+            Unavailable: The directory cannot be written, is full, damaged, or holds a newer schema.
+        """
+        path = directory / DATABASE_NAME
+        with explained(directory):
+            _make_private(path)
+            db = _connect(path)
+            try:
+                migrate(db, directory)
+            except BaseException:
+                db.close()
+                raise
+        return cls(directory, clock, db)
+
+    def start_writer(self, finish: Finish) -> None:
+        """Start the writer thread.
+
+        Args:
+            finish: Runs at the end of each write, inside its savepoint; turns what was touched into events.
+
+        Raises:
+            Unavailable: The database cannot be opened for writing, or is damaged.
+        """
+        with explained(self.directory):
+            self._writer = _Writer(self._path, self.clock, finish, self._on_commit)
+
+    async def write(self, function: WriteFunction[T]) -> T:
+        """Run a function on the writer thread and return its result once it is on disk.
+
+        Raises:
+            Unavailable: The store cannot be written: not the owner, disk full, closed.
+        """
+        if self._writer is None:
+            raise Unavailable("the state directory is open for reading only")
+        loop = asyncio.get_running_loop()
+        job = _Job(function, loop, loop.create_future())
+        self._writer.submit(job)
+        return await job.future
+
+    async def scan(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a long read on the reader thread, on a connection of its own."""
+
+        def call() -> T:
+            with explained(self.directory):
+                if self._reader_db is None:
+                    self._reader_db = _connect(self._path, readonly=True)
+                return function(self._reader_db)
+
+        return await asyncio.get_running_loop().run_in_executor(self._reader, call)
+
+    def close(self) -> None:
+        """Finish the writes that were accepted, then close every connection."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._reader_db is not None:
+            self._reader.submit(self._reader_db.close)
+        self._reader.shutdown(wait=True)
+        self.db.close()
+
+    def _on_commit(self, jobs: Sequence[_Job[Any]]) -> None:
+        """Tell subscribers, then whoever waits; runs in the event loop, in commit order."""
+        events = [event for job in jobs for event in job.events]
+        if events:
+            self.publish(events)
+        for job in jobs:
+            if job.future.done():
+                continue
+            if job.error is not None:
+                job.future.set_exception(job.error)
+            else:
+                job.future.set_result(job.result)
+
+
+class _Writer:
+    """The writer thread: takes what has arrived, runs it in one transaction, commits, acknowledges."""
+
+    def __init__(
+        self, path: Path, clock: Clock, finish: Finish, acknowledge: Callable[[Sequence[_Job[Any]]], None]
+    ) -> None:
+        self._directory = path.parent
+        self._db = _connect(path)
+        self._rev = last_rev(self._db)
+        self._clock = clock
+        self._finish = finish
+        self._acknowledge = acknowledge
+        self._gathered: list[_Job[Any]] = []
+        self._groups: deque[list[_Job[Any]]] = deque()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: _Job[Any]) -> None:
+        """Take a job; those of one round of the event loop go to the thread together, and share a commit."""
+        if self._closing:
+            raise Unavailable("the store is closing")
+        self._gathered.append(job)
+        if len(self._gathered) == 1:
+            job.loop.call_soon(self._hand_over)
+
+    def close(self) -> None:
+        """Write what was taken, then end the thread."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join()
+
+    def _hand_over(self) -> None:
+        group, self._gathered = self._gathered, []
+        if group:
+            self._groups.append(group)
+        self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            closing = self._closing
+            if closing:  # nothing is taken any more; what was, is the last group
+                self._hand_over()
+            while self._groups:
+                group = self._groups.popleft()
+                while self._groups and len(group) < _MAX_GROUP:
+                    group += self._groups.popleft()
+                self._commit(group)
+                # A loop that has closed meanwhile has nobody left to tell; the commit stands.
+                with contextlib.suppress(RuntimeError):
+                    group[0].loop.call_soon_threadsafe(self._acknowledge, group)
+            if closing:
+                self._db.close()
+                return
+
+    def _commit(self, group: Sequence[_Job[Any]]) -> None:
+        """Run a group in one transaction; what fails as a whole leaves the numbers of order as they were."""
+        db, now = self._db, self._clock.now_ms()
+        try:
+            with explained(self._directory):
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    rev = self._run_together(db, group, now)
+                except _LeftChanges:
+                    db.execute("ROLLBACK")
+                    db.execute("BEGIN IMMEDIATE")
+                    rev = self._run_apart(db, group, now)
+                for statement, values in [entry for job in group for entry in job.afterwards]:
+                    db.execute(statement, values)
+                db.execute("COMMIT")
+        except BaseException as error:  # noqa: BLE001 - whatever it was, those who wait must hear of it
+            with contextlib.suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            for job in group:
+                job.error = job.error or error
+                job.events = []
+        else:
+            self._rev = rev
+
+    def _run_together(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int) -> int:
+        """Run all jobs without savepoints, which cost a fifth of an append; return the last number of order.
+
+        Raises:
+            _LeftChanges: A job failed after it had changed something.
+        """
+        rev = self._rev
+        for job in group:
+            changes = db.total_changes
+            rev = self._run_job(job, Tx(db, now, rev))
+            if job.error is not None and (db.total_changes != changes or not db.in_transaction):
+                raise _LeftChanges if db.in_transaction else job.error
+        return rev
+
+    def _run_apart(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int) -> int:
+        """Run all jobs again, each in a savepoint of its own; return the last number of order."""
+        rev = self._rev
+        for job in group:
+            db.execute("SAVEPOINT job")
+            rev = self._run_job(job, Tx(db, now, rev))
+            if job.error is not None:
+                if not db.in_transaction:  # SQLite has taken back the whole group: disk full or an I/O error
+                    raise job.error
+                db.execute("ROLLBACK TO job")
+            db.execute("RELEASE job")
+        return rev
+
+    def _run_job(self, job: _Job[Any], tx: Tx) -> int:
+        job.result, job.error, job.events, job.afterwards = None, None, [], []
+        try:
+            job.result = job.function(tx)
+            self._finish(tx)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for this job
+            job.error = error if isinstance(error, SwitchboardError) else _explain(error, self._directory)
+        else:
+            job.events = sorted(tx.events, key=lambda event: event.rev)
+            job.afterwards = tx.afterwards
+        return tx.rev
+
+
+class _LeftChanges(Exception):
+    """A job of a group failed after it had changed something; the group starts anew, job by job."""
+
+
+def last_rev(db: sqlite3.Connection) -> int:
+    """Return the highest `rev` given out so far, 0 in a new database."""
+    row = db.execute(
+        "SELECT max(coalesce((SELECT max(rev) FROM sessions), 0), coalesce((SELECT max(rev) FROM runs), 0),"
+        " coalesce((SELECT rev FROM messages ORDER BY id DESC LIMIT 1), 0))"
+    ).fetchone()
+    return int(row[0])
+
+
+def data_version(db: sqlite3.Connection) -> int:
+    """Return a number that changes when another connection has written."""
+    return int(db.execute("PRAGMA data_version").fetchone()[0])
+
+
+def migrate(db: sqlite3.Connection, directory: Path, scripts: Sequence[str] = MIGRATIONS) -> None:
+    """Bring a database to the newest schema, each step in a transaction of its own.
+
+    Raises:
+        Unavailable: It was written by a newer version.
+    """
+    while (version := schema_version(db)) != len(scripts):
+        if version > len(scripts):
+            raise Unavailable(
+                f"the state directory {directory} was written by a newer version (schema {version}, this one knows"
+                f" {len(scripts)}): upgrade switchboard, or choose another with --state DIR"
+            )
+        script = resources.files("core.store").joinpath(scripts[version]).read_text(encoding="utf-8")
+        if version == 0:
+            db.executescript(_WAL_PRAGMAS)
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if schema_version(db) == version:  # another process may have done it while this one waited
+                for statement in _statements(script):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {version + 1}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+
+def schema_version(db: sqlite3.Connection) -> int:
+    """Return the schema version of a database, 0 for an empty one."""
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextlib.contextmanager
+def explained(directory: Path) -> Generator[None]:
+    """Turn what the system says about files and SQLite into one sentence that names the state directory."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise _explain(error, directory) from error
+
+
+def _explain(error: BaseException, directory: Path) -> BaseException:
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        reason = _SQLITE_REASONS.get(code, str(error))
+        return Unavailable(f"the state directory {directory} {reason}")
+    if isinstance(error, OSError):
+        reason = _SYSTEM_REASONS.get(error.errno or 0, f"cannot be used: {error.strerror or error}")
+        return Unavailable(f"the state directory {directory} {reason}")
+    return error
+
+
+_SYSTEM_REASONS: Final = {
+    errno.EEXIST: "is a file: remove it, or choose a folder with --state DIR",
+    errno.ENOTDIR: "lies below a file: choose another with --state DIR",
+    errno.EACCES: "cannot be used: check its permissions, or choose another with --state DIR",
+    errno.EROFS: "is on a disk that cannot be written: choose another with --state DIR",
+    errno.ENOSPC: "is on a disk that is full: free some space, nothing acknowledged was lost",
+}
+
+
+_SQLITE_REASONS: Final = {
+    sqlite3.SQLITE_FULL: "is on a disk that is full: free some space, nothing acknowledged was lost",
+    sqlite3.SQLITE_READONLY: "cannot be written: check its permissions, or choose another with --state DIR",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: check its permissions, or choose another with --state DIR",
+    sqlite3.SQLITE_IOERR: "cannot be read or written (disk I/O error): check the disk",
+    sqlite3.SQLITE_NOTADB: f"holds a {DATABASE_NAME} that is not a database: move it away to start anew",
+    sqlite3.SQLITE_CORRUPT: f"holds a damaged {DATABASE_NAME}: restore a copy, or move it away to start anew",
+    sqlite3.SQLITE_BUSY: "is busy: another process holds its database",
+}
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script into statements; `executescript` would commit the transaction around it."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _make_private(path: Path) -> None:
+    """Create the folder (0700) and the file (0600); SQLite gives its side files the same rights."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
+    # A connection belongs to one thread at a time; the store sees to that, closing happens on another.
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    db.executescript(_PRAGMAS + (_READER_PRAGMAS if readonly else _WRITER_PRAGMAS))
+    return db
+
+
+def _nobody_listens(events: Sequence[DurableEvent]) -> None:
+    """Stand in for the feed until there is one."""

@@ -1,0 +1,73 @@
+"""Transcripts as JSONL files beside the database, for people and their tools; best effort (DESIGN 5).
+
+The first line describes the transcript, each further line is one message: `{type, id, parentId, timestamp, message}`.
+What was written is read back from the file's last line, so that a crash in between neither doubles nor loses a line.
+"""
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any, cast
+
+_TAIL_BYTES = 65_536
+
+
+def transcript_path(directory: Path, session_id: str) -> Path:
+    """Return where the transcript with that id is written."""
+    return directory / "transcripts" / f"{session_id}.jsonl"
+
+
+def append_new(db: sqlite3.Connection, directory: Path, key: str, session_id: str) -> int:
+    """Append the messages of a transcript that its file does not hold yet; return how many.
+
+    Raises:
+        ValueError: The file's last line is none of ours.
+    """
+    path = transcript_path(directory, session_id)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b") as file:
+        written, parent = _end_of(file.fileno())
+        rows = db.execute(  # one statement, so that a reset in between cannot give it the messages of the next one
+            "SELECT m.body FROM transcripts AS t JOIN messages AS m"
+            " ON m.key = t.key AND m.seq > max(?, t.first_seq - 1) AND m.seq <= coalesce(t.last_seq, m.seq)"
+            " WHERE t.session_id = ? ORDER BY m.seq",
+            (written, session_id),
+        )
+        file.seek(0, os.SEEK_END)
+        if file.tell() == 0:
+            file.write(_line({"type": "session", "version": 3, "id": session_id, "key": key}))
+        count = 0
+        for (body,) in rows:
+            message: dict[str, Any] = json.loads(body)
+            line = {"type": "message", "id": message["id"], "parentId": parent, "timestamp": message["timestamp"]}
+            file.write(_line({**line, "message": message}))
+            parent = message["id"]
+            count += 1
+        return count
+
+
+def _end_of(descriptor: int) -> tuple[int, str | None]:
+    """Return `seq` and id of the last message in the file, cutting off a line that a crash left torn; 0 for none."""
+    size = os.fstat(descriptor).st_size
+    data = b""
+    start = size
+    while start > 0 and data.count(b"\n") < 2:
+        start = max(0, start - _TAIL_BYTES)
+        data = os.pread(descriptor, size - start, start)
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.ftruncate(descriptor, start + len(whole))
+    lines = whole.splitlines()
+    try:
+        last = cast("dict[str, Any]", json.loads(lines[-1])) if lines else {}
+        if last.get("type") != "message":
+            return 0, None
+        return int(last["message"]["seq"]), str(last["id"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError("its last line is not a message") from error
+
+
+def _line(data: dict[str, Any]) -> bytes:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"

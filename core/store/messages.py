@@ -1,0 +1,140 @@
+"""Rows of transcripts: append, read a page, find a message."""
+
+import contextlib
+import itertools
+import sqlite3
+from typing import Final
+
+from core.model.errors import NotFound
+from core.model.events import MessageAppended
+from core.model.ids import new_id
+from core.model.messages import BRIEF_TOOL_CHARS, Draft, Message, brief, encodable
+from core.model.sessions import HistoryPage, Session
+from core.store import sessions
+from core.store.database import Tx
+from core.store.search import index_message
+
+PREVIEW_CHARS: Final = 160
+
+
+def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None) -> Message:
+    """Append a message to the current transcript of a session and return it.
+
+    Raises:
+        NotFound: There is no such session.
+    """
+    session = sessions.count_message(tx, key, _preview(draft))
+    if session is None:
+        raise NotFound(f"session {key} does not exist any more")
+    seq = session.last_seq
+    message = Message(
+        id=new_id(),
+        seq=seq,
+        timestamp=tx.now,
+        role=draft.role,
+        content=draft.content,
+        provenance=draft.provenance,
+        usage=draft.usage,
+        model=draft.model,
+        stop_reason=draft.stop_reason,
+        tool_call_id=draft.tool_call_id,
+        tool_name=draft.tool_name,
+        is_error=draft.is_error,
+    )
+    message, body = message.storable()
+    rev = tx.next_rev()
+    short = brief(message) if len(body) > BRIEF_TOOL_CHARS else message
+    cursor = tx.db.execute(
+        "INSERT INTO messages (key, seq, rev, role, run_id, brief, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (key, seq, rev, message.role, run_id, None if short is message else short.encode(), body),
+    )
+    index_message(tx, cursor.lastrowid or 0, message)
+    tx.events.append(MessageAppended(rev, key, session.session_id, message))
+    return message
+
+
+def page(
+    db: sqlite3.Connection,
+    session: Session,
+    session_id: str,
+    *,
+    limit: int,
+    before: int | None = None,
+    include_tools: bool = True,
+    in_brief: bool = False,
+) -> HistoryPage:
+    """Return the newest `limit` messages of a transcript, or those before a `seq`, in order.
+
+    The cost depends on the limit alone, not on the length of the transcript (H4).
+
+    Args:
+        include_tools: Keep messages of role `toolResult`; they are left out before the limit counts (H1).
+        in_brief: Cut what is long, as `core.model.messages.brief` does.
+    """
+    first, last = _bounds(db, session, session_id)
+    below = last + 1 if before is None else min(before, last + 1)
+    said = "" if include_tools else " AND role <> 'toolResult'"
+    rows = db.execute(
+        f"SELECT {'coalesce(brief, body)' if in_brief else 'body'} FROM messages"
+        f" WHERE key = ? AND seq >= ? AND seq < ?{said} ORDER BY seq DESC LIMIT ?",
+        (session.key, first, below, limit),
+    ).fetchall()
+    messages = tuple(Message.decode(row[0]) for row in reversed(rows))
+    more = bool(messages) and len(rows) == limit and messages[0].seq > first
+    return HistoryPage(session.key, session_id, messages, messages[0].seq if more else None)
+
+
+def since(db: sqlite3.Connection, key: str, rev: int) -> list[MessageAppended]:
+    """Return the messages of a session appended after a rev, in order.
+
+    Read from the newest back, as far as they are newer: the cost does not depend on the length of the transcript.
+    """
+    rows = db.execute(
+        "SELECT m.rev, t.session_id, m.body FROM messages AS m JOIN transcripts AS t ON t.key = m.key"
+        " AND t.first_seq <= m.seq AND (t.last_seq IS NULL OR m.seq <= t.last_seq)"
+        " WHERE m.key = ? ORDER BY m.seq DESC",
+        (key,),
+    )
+    with contextlib.closing(rows):
+        newer = list(itertools.takewhile(lambda row: row[0] > rev, rows))
+    return [MessageAppended(at, key, session_id, Message.decode(body)) for at, session_id, body in reversed(newer)]
+
+
+def of_run(db: sqlite3.Connection, run_id: str, key: str, after_seq: int) -> list[Message]:
+    """Return what a run wrote after its input, in order."""
+    rows = db.execute(
+        "SELECT body FROM messages WHERE key = ? AND seq > ? AND run_id = ? ORDER BY seq", (key, after_seq, run_id)
+    )
+    return [Message.decode(row[0]) for row in rows]
+
+
+def at(db: sqlite3.Connection, key: str, seq: int) -> Message | None:
+    """Return one message of a session by its place."""
+    row = db.execute("SELECT body FROM messages WHERE key = ? AND seq = ?", (key, seq)).fetchone()
+    return Message.decode(row[0]) if row else None
+
+
+def _bounds(db: sqlite3.Connection, session: Session, session_id: str) -> tuple[int, int]:
+    """Return the first and last `seq` of a transcript of this session."""
+    if session_id == session.session_id:
+        return session.first_seq, session.last_seq
+    row = db.execute(
+        "SELECT first_seq, last_seq FROM transcripts WHERE session_id = ? AND key = ?", (session_id, session.key)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"session {session.key} never had a transcript with the id {session_id}")
+    return row[0], session.last_seq if row[1] is None else row[1]
+
+
+def _preview(draft: Draft) -> str | None:
+    """Return the first words of what a person or an agent said; None for what does not speak to anybody."""
+    if draft.role not in {"user", "assistant"}:
+        return None
+    for block in draft.content:
+        if block.get("type") == "text":
+            words = str(block.get("text", ""))[: PREVIEW_CHARS * 2].strip()
+            if not words.isprintable():  # line breaks of any script, among others
+                words = " ".join(words.split())
+            if words:
+                return encodable(words[:PREVIEW_CHARS])
+    return None

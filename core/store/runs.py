@@ -1,0 +1,248 @@
+"""Rows of runs: accept, start, end, and what they mean for their session's row."""
+
+import hashlib
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, Final
+
+from core.model.errors import Conflict
+from core.model.events import RunChanged
+from core.model.messages import Usage
+from core.model.runs import NEXT_STATES, Run, RunKind, RunRequest, RunState
+from core.model.sessions import Session
+from core.store import sessions
+from core.store.database import Tx
+
+_COLUMNS: Final = (
+    "run_id, key, session_id, rev, kind, state, requester, input_seq, accepted_at, started_at, ended_at, reply_seq,"
+    " error, model, thinking, timeout_ms, input_tokens, output_tokens, cache_read, cache_write, cost_usd"
+)
+_USAGE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What is known of a run when it is accepted; see `Run` for the fields."""
+
+    run_id: str
+    kind: RunKind
+    input_seq: int
+    fingerprint: str
+    requester: str | None = None
+    model: str | None = None
+    thinking: str | None = None
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run ended.
+
+    Attributes:
+        context_window: The model's window in tokens, None when unknown.
+    """
+
+    state: RunState
+    reply_seq: int | None = None
+    error: str | None = None
+    usage: Usage = Usage()
+    model: str | None = None
+    last_call: Usage | None = None
+    context_window: int | None = None
+
+
+def fingerprint(request: RunRequest) -> str:
+    """Return what tells two requests with the same idempotency key apart."""
+    parts = "\0".join((request.target, request.message, str(request.spawn)))
+    return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def accept(tx: Tx, session: Session, new: NewRun) -> Run:
+    """Insert a run in state `queued`."""
+    rev = tx.next_rev()
+    tx.db.execute(
+        "INSERT INTO runs (run_id, key, session_id, rev, kind, state, requester, input_seq, fingerprint, accepted_at,"
+        " model, thinking, timeout_ms) VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)",
+        (
+            new.run_id,
+            session.key,
+            session.session_id,
+            rev,
+            new.kind,
+            new.requester,
+            new.input_seq,
+            new.fingerprint,
+            tx.now,
+            new.model,
+            new.thinking,
+            new.timeout_ms,
+        ),
+    )
+    _summarise(tx, session.key)
+    return _announce(tx, new.run_id)
+
+
+def record_command(tx: Tx, session: Session, new: NewRun) -> Run:
+    """Insert a command as a run that is over; it says nothing about the session's work."""
+    rev = tx.next_rev()
+    tx.db.execute(
+        "INSERT INTO runs (run_id, key, session_id, rev, kind, state, requester, input_seq, reply_seq, fingerprint,"
+        " accepted_at, started_at, ended_at) VALUES (?, ?, ?, ?, 'command', 'done', ?, ?, ?, ?, ?, ?, ?)",
+        (
+            new.run_id,
+            session.key,
+            session.session_id,
+            rev,
+            new.requester,
+            new.input_seq,
+            new.input_seq,
+            new.fingerprint,
+            tx.now,
+            tx.now,
+            tx.now,
+        ),
+    )
+    return _announce(tx, new.run_id)
+
+
+def start(tx: Tx, run_id: str) -> Run | None:
+    """Turn a queued run into a running one; None when it is not queued any more."""
+    run = by_id(tx.db, run_id)
+    if run is None or run.state != "queued":
+        return None
+    tx.db.execute(
+        "UPDATE runs SET state = 'running', started_at = ?, rev = ? WHERE run_id = ?", (tx.now, tx.next_rev(), run_id)
+    )
+    _summarise(tx, run.key)
+    return _announce(tx, run_id)
+
+
+def end(tx: Tx, run_id: str, end: End) -> Run:
+    """Give a run its last state; the session's totals follow.
+
+    Raises:
+        Conflict: The run cannot go from its state to that one.
+    """
+    run = by_id(tx.db, run_id)
+    if run is None or end.state not in NEXT_STATES.get(run.state, frozenset()):
+        state = "absent" if run is None else run.state
+        raise Conflict(f"run {run_id} is {state} and cannot become {end.state}")
+    usage = end.usage
+    tx.db.execute(
+        "UPDATE runs SET state = ?, ended_at = ?, reply_seq = ?, error = ?, model = coalesce(?, model), rev = ?,"
+        " input_tokens = ?, output_tokens = ?, cache_read = ?, cache_write = ?, cost_usd = ? WHERE run_id = ?",
+        (
+            end.state,
+            tx.now,
+            end.reply_seq,
+            end.error,
+            end.model,
+            tx.next_rev(),
+            usage.input,
+            usage.output,
+            usage.cache_read,
+            usage.cache_write,
+            usage.cost_usd,
+            run_id,
+        ),
+    )
+    tx.db.execute(
+        "UPDATE sessions SET spent_tokens = spent_tokens + ?, cost_usd = CASE WHEN ? IS NULL THEN cost_usd"
+        " ELSE coalesce(cost_usd, 0) + ? END, total_tokens = coalesce(?, total_tokens),"
+        " context_tokens = coalesce(?, context_tokens), used_model = coalesce(?, used_model),"
+        " updated_at = max(updated_at, ?) WHERE key = ?",
+        (
+            usage.context,
+            usage.cost_usd,
+            usage.cost_usd,
+            end.last_call.context if end.last_call else None,
+            end.context_window,
+            end.model,
+            tx.now,
+            run.key,
+        ),
+    )
+    _summarise(tx, run.key)
+    return _announce(tx, run_id)
+
+
+def by_id(db: sqlite3.Connection, run_id: str) -> Run | None:
+    """Return a run, None when there is none with that id."""
+    row = db.execute(f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    return _read(row) if row else None
+
+
+def same_request(db: sqlite3.Connection, run_id: str, print_: str) -> Run | None:
+    """Return the run that an idempotency key already stands for, None when it is new.
+
+    Raises:
+        Conflict: The key was used for another request.
+    """
+    row = db.execute("SELECT fingerprint FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    if row is None:
+        return None
+    if row[0] != print_:
+        raise Conflict(f"run id {run_id} was used for another message: give each message its own")
+    return by_id(db, run_id)
+
+
+def live(db: sqlite3.Connection, key: str | None = None) -> list[Run]:
+    """Return the runs that are queued or running, of all sessions or of one, in the order of their acceptance."""
+    only, values = ("", ()) if key is None else (" AND key = ?", (key,))
+    found = db.execute(f"SELECT {_COLUMNS} FROM runs WHERE state IN ('queued', 'running'){only} ORDER BY id", values)
+    return [_read(row) for row in found]
+
+
+def of_session(db: sqlite3.Connection, key: str, *, limit: int) -> list[Run]:
+    """Return the newest runs of a session, newest first."""
+    return [
+        _read(row)
+        for row in db.execute(f"SELECT {_COLUMNS} FROM runs WHERE key = ? ORDER BY id DESC LIMIT ?", (key, limit))
+    ]
+
+
+def changed_since(db: sqlite3.Connection, rev: int) -> list[Run]:
+    """Return the runs changed after a rev, in the order of their changes."""
+    return [_read(row) for row in db.execute(f"SELECT {_COLUMNS} FROM runs WHERE rev > ? ORDER BY rev", (rev,))]
+
+
+def _summarise(tx: Tx, key: str) -> None:
+    """Write what a session's row says of its runs: the running one, else the next queued, else the last that ended."""
+    live_runs = tx.db.execute(
+        "SELECT state, started_at FROM runs WHERE key = ? AND state IN ('queued', 'running')"
+        " ORDER BY state = 'running' DESC, id",
+        (key,),
+    ).fetchall()
+    if live_runs:
+        state, started_at = live_runs[0]
+        queued = len(live_runs) - (state == "running")
+        sessions.update(tx, key, status=state, queued=queued, started_at=started_at, ended_at=None, runtime_ms=None)
+        return
+    state, started_at, ended_at, error = tx.db.execute(
+        "SELECT state, started_at, ended_at, error FROM runs WHERE key = ? AND kind <> 'command'"
+        " ORDER BY id DESC LIMIT 1",
+        (key,),
+    ).fetchone()
+    sessions.update(
+        tx,
+        key,
+        status=state,
+        queued=0,
+        started_at=started_at,
+        ended_at=ended_at,
+        runtime_ms=ended_at - started_at if started_at is not None else 0,
+        aborted_last_run=state == "aborted",
+        error=error if state != "done" else None,
+    )
+
+
+def _announce(tx: Tx, run_id: str) -> Run:
+    run = by_id(tx.db, run_id)
+    assert run is not None, "the row was written in this transaction"
+    tx.events.append(RunChanged(run.rev, run))
+    return run
+
+
+def _read(row: tuple[Any, ...]) -> Run:
+    values = list(row)
+    return Run(*values[:_USAGE], usage=Usage(*values[_USAGE:]))

@@ -1,0 +1,75 @@
+"""Full-text search over transcripts, newest first."""
+
+import re
+import sqlite3
+import unicodedata
+from typing import Final
+
+from core.model.access import Scope
+from core.model.messages import Message
+from core.model.sessions import SearchHit
+from core.store.database import Tx
+from core.store.sessions import listed, scope_condition
+
+MAX_INDEXED_CHARS: Final = 65_536
+SNIPPET_CHARS: Final = 160
+_WORD: Final = re.compile(r"\w+", re.UNICODE)
+
+
+def index_message(tx: Tx, row_id: int, message: Message) -> None:
+    """Make the words of a message findable; of a very long one the first 65,536 characters."""
+    words = searchable_text(message)[:MAX_INDEXED_CHARS]
+    if words:
+        tx.afterwards.append(("INSERT INTO message_words (rowid, words) VALUES (?, ?)", (row_id, words)))
+
+
+def searchable_text(message: Message) -> str:
+    """Return the words of a message that a search looks at: text, and what tools answered."""
+    return "\n".join(str(block["text"]) for block in message.content if isinstance(block.get("text"), str))
+
+
+def messages(
+    db: sqlite3.Connection,
+    text: str,
+    scope: Scope,
+    *,
+    key: str | None = None,
+    limit: int,
+    global_scope: bool = False,
+) -> list[SearchHit]:
+    """Return messages that hold every word of the text, the last word as a prefix, newest first.
+
+    Args:
+        key: Only this session.
+    """
+    terms: list[str] = _WORD.findall(unicodedata.normalize("NFC", text))
+    if not terms:
+        return []
+    match = " ".join(f'"{term}"' for term in terms) + "*"
+    scope_sql, values = scope_condition(scope, "s")
+    only = "" if key is None else " AND m.key = ?"
+    rows = db.execute(
+        "SELECT m.key, m.seq, m.body FROM message_words AS w JOIN messages AS m ON m.id = w.rowid"
+        f" JOIN sessions AS s ON s.key = m.key WHERE w.words MATCH ? AND {scope_sql}{only}"
+        f" AND {listed(global_scope=global_scope, table='s')} ORDER BY w.rowid DESC LIMIT ?",
+        (match, *values, *(() if key is None else (key,)), limit),
+    ).fetchall()
+    return [_hit(db, session_key, seq, Message.decode(body), terms) for session_key, seq, body in rows]
+
+
+def _hit(db: sqlite3.Connection, key: str, seq: int, message: Message, terms: list[str]) -> SearchHit:
+    session_id = db.execute(
+        "SELECT session_id FROM transcripts WHERE key = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
+        (key, seq),
+    ).fetchone()[0]
+    snippet, spans = _snippet(searchable_text(message), terms)
+    return SearchHit(key, session_id, message.id, seq, message.timestamp, message.role, snippet, spans)
+
+
+def _snippet(text: str, terms: list[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Cut the words around the first match, and say where the matches stand in the cut."""
+    pattern = re.compile("|".join(rf"\b{re.escape(term)}" for term in terms), re.IGNORECASE)
+    first = pattern.search(text)
+    start = max(0, (first.start() if first else 0) - SNIPPET_CHARS // 4)
+    cut = " ".join(text[start : start + SNIPPET_CHARS].split())
+    return cut, tuple(match.span() for match in pattern.finditer(cut))

@@ -1,0 +1,267 @@
+"""Rows of sessions: create, read, list, change."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, Final
+
+from core.model.access import Agents, All, One, Scope, Tree
+from core.model.events import SessionChanged
+from core.model.ids import new_id
+from core.model.keys import GLOBAL, kind_of, parse
+from core.model.sessions import Session, SessionPage, SessionQuery
+from core.store.database import Tx
+
+_COLUMNS: Final = (
+    "key, session_id, rev, agent_id, kind, chat_type, channel, origin, display_name, label, created_at, updated_at,"
+    " archived_at, first_seq, last_seq, model, used_model, thinking_level, verbose_level, system_sent,"
+    " aborted_last_run, send_policy, last_channel, last_to, last_account_id, spawned_by, status, queued, started_at,"
+    " ended_at, runtime_ms, context_tokens, total_tokens, spent_tokens, cost_usd, preview, error"
+)
+_SYSTEM_SENT: Final = 19
+_COMMON_KINDS: Final = frozenset({"group", "other"})
+_TREE: Final = (
+    "(WITH RECURSIVE tree (key) AS (VALUES (?) UNION SELECT child.key FROM sessions AS child"
+    " JOIN tree ON child.spawned_by = tree.key) SELECT key FROM tree)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """What is known of a session when it is created.
+
+    Attributes:
+        channel: Channel of a room, or the one a direct chat came through; None when unknown.
+        origin: `cron`, `hook` or `node` for a job under a free key, else who made it (K7).
+    """
+
+    key: str
+    agent_id: str
+    channel: str | None = None
+    origin: str | None = None
+    display_name: str | None = None
+    label: str | None = None
+    model: str | None = None
+    thinking_level: str | None = None
+    spawned_by: str | None = None
+
+
+def create(tx: Tx, new: NewSession) -> Session:
+    """Insert a session with an empty transcript and return it."""
+    key = parse(new.key)
+    kind = kind_of(new.key, new.origin)
+    internal = kind in {"cron", "hook", "node"}
+    channel = "internal" if internal else key.channel or new.channel or "unknown"
+    last_channel = None if internal or key.chat_type != "direct" else new.channel
+    session_id = new_id()
+    cursor = tx.db.execute(
+        "INSERT INTO sessions (key, session_id, rev, agent_id, kind, chat_type, channel, origin, display_name, label,"
+        " created_at, updated_at, model, thinking_level, last_channel, spawned_by)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            new.key,
+            session_id,
+            tx.next_rev(),
+            new.agent_id,
+            kind,
+            key.chat_type,
+            channel,
+            new.origin,
+            new.display_name,
+            new.label,
+            tx.now,
+            tx.now,
+            new.model,
+            new.thinking_level,
+            last_channel,
+            new.spawned_by,
+        ),
+    )
+    tx.db.execute(
+        "INSERT INTO session_names (rowid, key, label, display_name) VALUES (?, ?, ?, ?)",
+        (cursor.lastrowid, new.key, new.label, new.display_name),
+    )
+    tx.db.execute(
+        "INSERT INTO transcripts (session_id, key, first_seq, started_at) VALUES (?, ?, 1, ?)",
+        (session_id, new.key, tx.now),
+    )
+    tx.touched[new.key] = None
+    return _require(tx.db, new.key)
+
+
+def update(tx: Tx, key: str, **columns: object) -> None:
+    """Change columns of a session. Names of columns come from our own code, never from data."""
+    assignments = ", ".join(f"{column} = ?" for column in columns)
+    tx.db.execute(f"UPDATE sessions SET {assignments}, rev = ? WHERE key = ?", (*columns.values(), tx.next_rev(), key))
+    if "label" in columns or "display_name" in columns:
+        tx.db.execute(
+            "UPDATE session_names SET (label, display_name) = (SELECT label, display_name FROM sessions WHERE key = ?)"
+            " WHERE rowid = (SELECT id FROM sessions WHERE key = ?)",
+            (key, key),
+        )
+    tx.touched[key] = None
+
+
+def count_message(tx: Tx, key: str, preview: str | None) -> Session | None:
+    """Give a session one more message and return its row; None when there is no such session."""
+    row = tx.db.execute(
+        "UPDATE sessions SET last_seq = last_seq + 1, updated_at = max(updated_at, ?), archived_at = NULL, rev = ?,"
+        f" preview = coalesce(?, preview) WHERE key = ? RETURNING {_COLUMNS}",
+        (tx.now, tx.next_rev(), preview, key),
+    ).fetchone()
+    if row is None:
+        return None
+    session = tx.touched[key] = _read(row)
+    return session
+
+
+def new_transcript(tx: Tx, session: Session) -> str:
+    """Start a new transcript for a session and return its id; the old one stays readable by its own."""
+    session_id = new_id()
+    first = session.last_seq + 1
+    tx.db.execute("UPDATE transcripts SET last_seq = ? WHERE session_id = ?", (session.last_seq, session.session_id))
+    tx.db.execute(
+        "INSERT INTO transcripts (session_id, key, first_seq, started_at) VALUES (?, ?, ?, ?)",
+        (session_id, session.key, first, tx.now),
+    )
+    update(
+        tx,
+        session.key,
+        session_id=session_id,
+        first_seq=first,
+        total_tokens=None,
+        preview=None,
+        error=None,
+        status=None,
+        aborted_last_run=0,
+        system_sent=0,
+    )
+    return session_id
+
+
+def finish(tx: Tx) -> None:
+    """Turn the sessions a write touched into events; the last step of every write."""
+    for key, known in tx.touched.items():
+        session = known or by_key(tx.db, key)
+        if session is not None:
+            tx.events.append(SessionChanged(session.rev, session))
+
+
+def by_key(db: sqlite3.Connection, key: str, scope: Scope | None = None) -> Session | None:
+    """Return the session with that canonical key, None when there is none in the scope."""
+    return _one(db, "key = ?", key, scope)
+
+
+def by_id(db: sqlite3.Connection, session_id: str, scope: Scope | None = None) -> Session | None:
+    """Return the session that has, or had before a reset, the transcript with that id."""
+    found = db.execute("SELECT key FROM transcripts WHERE session_id = ?", (session_id,)).fetchone()
+    return by_key(db, found[0], scope) if found else None
+
+
+def select(db: sqlite3.Connection, query: SessionQuery, scope: Scope, *, global_scope: bool = False) -> SessionPage:
+    """Return the sessions a query asks for, newest first, and one page only."""
+    where, values = _conditions(query, global_scope=global_scope)
+    scope_sql, scope_values = scope_condition(scope)
+    limit = -1 if query.limit is None else query.limit + 1
+    found = db.execute(
+        f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join([*where, scope_sql])}"
+        " ORDER BY updated_at DESC, id DESC LIMIT ? OFFSET ?",
+        (*values, *scope_values, limit, query.offset),
+    ).fetchall()
+    has_more = query.limit is not None and len(found) > query.limit
+    rows = tuple(_read(row) for row in (found[:-1] if has_more else found))
+    return SessionPage(rows, _children(db, rows, scope), has_more)
+
+
+def changed_since(db: sqlite3.Connection, rev: int) -> list[Session]:
+    """Return the sessions changed after a rev, in the order of their changes."""
+    return [_read(row) for row in db.execute(f"SELECT {_COLUMNS} FROM sessions WHERE rev > ? ORDER BY rev", (rev,))]
+
+
+def listed(*, global_scope: bool, table: str = "sessions") -> str:
+    """Return the condition that keeps reserved keys out of lists and searches (K5)."""
+    hidden = ("unknown",) if global_scope else ("unknown", GLOBAL)
+    return " AND ".join(f"{table}.key <> '{key}'" for key in hidden)
+
+
+def scope_condition(scope: Scope, table: str = "sessions") -> tuple[str, tuple[str, ...]]:
+    """Return a scope as a condition over `sessions` (or an alias of it), with its values."""
+    match scope:
+        case All():
+            return "1", ()
+        case One(key):
+            return f"{table}.key = ?", (key,)
+        case Tree(root):
+            return f"{table}.key IN {_TREE}", (root,)
+        case Agents(ids):
+            return f"{table}.agent_id IN ({', '.join('?' * len(ids))})", tuple(sorted(ids))
+
+
+def _conditions(query: SessionQuery, *, global_scope: bool) -> tuple[list[str], list[Any]]:
+    where, values = [listed(global_scope=global_scope)], list[Any]()
+    if query.kinds:
+        where.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
+        values.extend(query.kinds)
+        if _COMMON_KINDS.isdisjoint(query.kinds):  # in these words the planner finds the index of the rare kinds
+            where.append("kind NOT IN ('group', 'other')")
+    if query.archived is not None:
+        where.append("archived_at IS NOT NULL" if query.archived else "archived_at IS NULL")
+    for column, value in (
+        ("updated_at >= ?", query.updated_after),
+        ("agent_id = ?", query.agent_id),
+        ("label = ?", query.label),
+        ("spawned_by = ?", query.spawned_by),
+    ):
+        if value is not None:
+            where.append(column)
+            values.append(value)
+    if query.search:
+        condition, needles = _search_condition(query.search)
+        where.append(condition)
+        values.extend(needles)
+    return where, values
+
+
+def _search_condition(text: str) -> tuple[str, list[str]]:
+    """Match a substring of the names (trigram index from three characters on) or of the newest message."""
+    text = text.replace("\0", "")  # SQLite's query language ends there
+    like = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+    preview = "preview LIKE ? ESCAPE '\\'"
+    if len(text) >= 3:
+        phrase = '"' + text.replace('"', '""') + '"'
+        return f"(id IN (SELECT rowid FROM session_names WHERE session_names MATCH ?) OR {preview})", [phrase, like]
+    names = " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in ("key", "label", "display_name"))
+    return f"({names} OR {preview})", [like] * 4
+
+
+def _children(db: sqlite3.Connection, rows: tuple[Session, ...], scope: Scope) -> dict[str, tuple[str, ...]]:
+    """Return what each row spawned, as far as the scope shows it."""
+    parents = [row.key for row in rows] if len(rows) <= 500 else None
+    where = "spawned_by IS NOT NULL" if parents is None else f"spawned_by IN ({', '.join('?' * len(parents))})"
+    scope_sql, scope_values = scope_condition(scope)
+    children: dict[str, list[str]] = {}
+    for parent, child in db.execute(
+        f"SELECT spawned_by, key FROM sessions WHERE {where} AND {scope_sql} ORDER BY id",
+        (*(parents or ()), *scope_values),
+    ):
+        children.setdefault(parent, []).append(child)
+    return {parent: tuple(keys) for parent, keys in children.items()}
+
+
+def _one(db: sqlite3.Connection, condition: str, value: str, scope: Scope | None) -> Session | None:
+    scope_sql, scope_values = scope_condition(scope) if scope is not None else ("1", ())
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM sessions WHERE {condition} AND {scope_sql}", (value, *scope_values)
+    ).fetchone()
+    return _read(row) if row else None
+
+
+def _require(db: sqlite3.Connection, key: str) -> Session:
+    session = by_key(db, key)
+    assert session is not None, "the row was inserted in this transaction"
+    return session
+
+
+def _read(row: tuple[Any, ...]) -> Session:
+    values = list(row)
+    values[_SYSTEM_SENT : _SYSTEM_SENT + 2] = map(bool, row[_SYSTEM_SENT : _SYSTEM_SENT + 2])
+    return Session(*values)

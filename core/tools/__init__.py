@@ -1,0 +1,1 @@
+"""The session tools, written once against the port; console, agents and command line all go through `dispatch` (T1)."""

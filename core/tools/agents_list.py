@@ -1,0 +1,31 @@
+"""`agents_list`: the agents whose sub-agents a caller may spawn (W4)."""
+
+from typing import Any
+
+from core.gateway import Gateway
+from core.model.access import Caller, Operator
+from core.model.keys import parse
+from core.rules.limits import spawn_targets
+from core.tools.params import Params
+
+NAME = "agents_list"
+DESCRIPTION = "List the agents that sessions_spawn may be given as agentId here."
+
+
+class AgentsListParams(Params):
+    """`agents_list` has no parameters."""
+
+
+async def run(gateway: Gateway, caller: Caller, params: AgentsListParams) -> dict[str, Any]:  # noqa: ARG001
+    """Return `{requester, agents: [{id, name?, model, default}]}`."""
+    rules = gateway.rules
+    acting_for = caller.acting_for if isinstance(caller, Operator) else caller.key
+    agent_id = (parse(acting_for).agent_id if acting_for else None) or rules.default_agent
+    own = rules.agents.get(agent_id)
+    allowed = spawn_targets(agent_id, own.allow_agents if own else (), tuple(rules.agents))
+    rows: list[dict[str, Any]] = []
+    for agent in await gateway.agents():
+        if agent.agent_id in allowed:
+            row = {"id": agent.agent_id, "name": agent.name, "model": agent.model, "default": agent.default}
+            rows.append({name: value for name, value in row.items() if value is not None})
+    return {"requester": agent_id, "agents": rows}

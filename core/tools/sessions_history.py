@@ -1,0 +1,40 @@
+"""`sessions_history`: the newest messages of one session (H1-H3)."""
+
+from typing import Any
+
+from pydantic import Field
+
+from core.gateway import Gateway
+from core.model.access import Caller
+from core.model.keys import shown
+from core.tools.params import Params
+from core.tools.target import canonical, find
+
+NAME = "sessions_history"
+DESCRIPTION = "Read the newest messages of a session, oldest first."
+DEFAULT_MESSAGES = 50
+MAX_MESSAGES = 200
+
+
+class SessionsHistoryParams(Params):
+    """Parameters of `sessions_history`."""
+
+    session_key: str = Field(description="Key or session id, as sessions_list shows it.")
+    limit: int = Field(default=DEFAULT_MESSAGES, description=f"Messages at most, up to {MAX_MESSAGES}.")
+    include_tools: bool = Field(default=False, description="Keep the results of tools.")
+
+
+async def run(gateway: Gateway, caller: Caller, params: SessionsHistoryParams) -> dict[str, Any]:
+    """Return `{sessionKey, sessionId, messages}`."""
+    session = await find(gateway, caller, params.session_key)
+    history = await gateway.history(
+        canonical(gateway, caller, params.session_key),
+        gateway.rules.grant(caller).scope,
+        limit=min(max(params.limit, 1), MAX_MESSAGES),
+        include_tools=params.include_tools,
+    )
+    return {
+        "sessionKey": shown(session.key, gateway.rules.agent_of(caller)),
+        "sessionId": history.session_id,
+        "messages": [message.as_json() for message in history.messages],
+    }

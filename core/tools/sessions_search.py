@@ -1,0 +1,45 @@
+"""`sessions_search`: words in the transcripts a caller may see (T1)."""
+
+from typing import Any
+
+from pydantic import Field
+
+from core.gateway import Gateway
+from core.model.access import Caller
+from core.model.keys import shown
+from core.tools.params import Params, Text
+from core.tools.target import find
+
+NAME = "sessions_search"
+DESCRIPTION = "Search the transcripts of the sessions you may see for messages that hold every word; newest first."
+DEFAULT_HITS = 20
+MAX_HITS = 100
+
+
+class SessionsSearchParams(Params):
+    """Parameters of `sessions_search`."""
+
+    query: Text = Field(min_length=1, description="Words; the last one may be the start of a word.")
+    session_key: str | None = Field(default=None, description="Only this session, by key or id.")
+    limit: int = Field(default=DEFAULT_HITS, description=f"Hits at most, up to {MAX_HITS}.")
+
+
+async def run(gateway: Gateway, caller: Caller, params: SessionsSearchParams) -> dict[str, Any]:
+    """Return `{count, results: [{sessionKey, sessionId, messageId, seq, timestamp, role, snippet}]}`."""
+    only = (await find(gateway, caller, params.session_key)).key if params.session_key else None
+    limit = min(max(params.limit, 1), MAX_HITS)
+    agent_id = gateway.rules.agent_of(caller)
+    hits = await gateway.search(params.query, gateway.rules.grant(caller).scope, key=only, limit=limit)
+    results = [
+        {
+            "sessionKey": shown(hit.key, agent_id),
+            "sessionId": hit.session_id,
+            "messageId": hit.message_id,
+            "seq": hit.seq,
+            "timestamp": hit.timestamp,
+            "role": hit.role,
+            "snippet": hit.snippet,
+        }
+        for hit in hits
+    ]
+    return {"count": len(results), "results": results}

@@ -1,0 +1,71 @@
+"""`sessions_send`: a message into another session, with a wait for its reply (S1-S8, S12, S13)."""
+
+from typing import Any
+
+from pydantic import Field
+
+from core.gateway import Gateway
+from core.model.access import ALL, Caller, Operator
+from core.model.errors import Forbidden, Invalid, NotFound
+from core.model.messages import Provenance
+from core.model.runs import RunRequest, RunTicket
+from core.tools.params import Params
+from core.tools.target import Refusal, canonical, find
+
+NAME = "sessions_send"
+DESCRIPTION = (
+    "Send a message to another session and wait for the reply. With timeoutSeconds 0 it returns at once; when the wait"
+    " runs out the run goes on and the reply will be in sessions_history."
+)
+DEFAULT_SECONDS = 30.0
+MAX_SECONDS = 86_400.0
+
+
+class SessionsSendParams(Params):
+    """Parameters of `sessions_send`."""
+
+    session_key: str = Field(description="Key or session id, as sessions_list shows it.")
+    message: str = Field(description="What to say.")
+    timeout_seconds: float = Field(
+        default=DEFAULT_SECONDS, ge=0, le=MAX_SECONDS, description="How long to wait for the reply; 0 not at all."
+    )
+
+
+async def run(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> dict[str, Any]:
+    """Return `{runId, status, reply | error}`, or `{status: "forbidden", error, decidedBy}` without a run."""
+    try:
+        ticket = await _start(gateway, caller, params)
+    except Forbidden as error:
+        raise Refusal(error.message, error.decided_by) from None
+    if ticket.reply is not None:
+        return {"runId": ticket.run_id, "status": "ok", "reply": ticket.reply}
+    if params.timeout_seconds == 0:
+        return {"runId": ticket.run_id, "status": "accepted"}
+    outcome = await gateway.wait_run(ticket.run_id, params.timeout_seconds)
+    result: dict[str, Any] = {"runId": ticket.run_id, "status": outcome.status}
+    if outcome.status == "ok":
+        result["reply"] = outcome.reply or ""
+    else:
+        result["error"] = outcome.error or f"the run ended as {outcome.state}"
+    return result
+
+
+async def _start(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> RunTicket:
+    requester = caller.acting_for if isinstance(caller, Operator) else caller.key
+    target = canonical(gateway, caller, params.session_key)
+    try:
+        key = (await find(gateway, caller, params.session_key)).key
+    except NotFound:
+        if not isinstance(caller, Operator):
+            raise
+        key = target
+    if key == requester:
+        raise Invalid("a session cannot send to itself: name another session")
+    provenance = await _provenance(gateway, requester) if requester is not None else None
+    request = RunRequest(target, params.message, provenance=provenance, create=isinstance(caller, Operator))
+    return await gateway.start_run(request, caller)
+
+
+async def _provenance(gateway: Gateway, requester: str) -> Provenance:
+    session = await gateway.get_session(requester, ALL)
+    return Provenance(session.key, session.channel, NAME)

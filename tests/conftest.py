@@ -1,0 +1,84 @@
+"""What every test stands on: its own home and environment, one time zone, and a runtime when it asks for one."""
+
+import gc
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from core.runtime.gateway import Runtime
+from tests.support.runtimes import running
+
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
+
+_FIXED = {
+    "TZ": "UTC",
+    "LANG": "C.UTF-8",
+    "TERM": "xterm-256color",
+    "COLORTERM": "truecolor",
+    "TEXTUAL_ANIMATIONS": "none",
+}
+_GONE = (
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "LINES",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "TEXTUAL",
+    "TEXTUAL_THEME",
+)
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Give each test a home of its own and nothing of the environment it was started from."""
+    home = tmp_path / "home"
+    for name in list(os.environ):
+        if name.startswith(("SWITCHBOARD_", "XDG_")) or name.lower().endswith("_proxy") or name in _GONE:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    for name, value in _FIXED.items():
+        monkeypatch.setenv(name, value)
+    time.tzset()
+
+
+class _Complaints(logging.Handler):
+    """Keeps what asyncio complains about: lost exceptions of tasks and callbacks."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        self.said.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_lost() -> Iterator[None]:
+    """Fail a test in which a task or a callback broke and nobody looked."""
+    complaints, logger = _Complaints(), logging.getLogger("asyncio")
+    logger.addHandler(complaints)
+    yield
+    gc.collect(0)  # what asyncio says of a lost task, it says when the task goes
+    logger.removeHandler(complaints)
+    assert complaints.said == []
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return a state directory that does not exist yet."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+async def runtime(state: Path) -> AsyncIterator[Runtime]:
+    """Return a started runtime with the builtin agent, which answers without pauses."""
+    async with running(state) as started:
+        yield started

@@ -1,0 +1,1 @@
+"""What tests share: a clock moved by hand (`clock`) and a model endpoint on loopback (`model_server`)."""
