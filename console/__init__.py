@@ -1,0 +1,1 @@
+"""What the operator sees: the Textual app and the command line."""

@@ -1,0 +1,129 @@
+"""Everything the operator can do on the watch screen, in one table: it makes the keys, the footer, the palette and the
+help, and the user's keymap changes it by id (DESIGN 8)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from console.live.items import Item
+from console.live.rows import Row
+from core.gateway import Action as GatewayAction
+
+Pane = Literal["list", "transcript", "spawns", "composer"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What an action may depend on.
+
+    Attributes:
+        pane: Where the keys go.
+        row: The session that is meant, None when there is none.
+        item: The message under the cursor of the transcript.
+        refusal: Says why the gateway does not allow something here, None when it does.
+        reading: The transcript fills the screen, on a narrow one.
+        wide: There is room for a second transcript.
+    """
+
+    pane: Pane
+    row: Row | None
+    item: Item | None
+    refusal: Callable[[GatewayAction], str | None]
+    reading: bool = False
+    wide: bool = False
+
+
+Enabled = Callable[[State], str | None]
+"""Returns why an action does not work now, None when it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing the operator can do.
+
+    Attributes:
+        id: Stable, for the keymap; the screen's method is `action_<id>` with `_` for `-`.
+        keys: Comma-separated, as Textual spells them.
+        shown: The key as the footer and the help write it.
+        title: Two words for the footer.
+        help: One line for help and palette.
+        panes: Where the footer shows it; empty for not at all.
+        enabled: Why it does not work now, None when it does.
+    """
+
+    id: str
+    keys: str
+    shown: str
+    title: str
+    help: str
+    panes: frozenset[Pane] = frozenset()
+    enabled: Enabled = lambda _: None
+
+
+def _session(state: State) -> str | None:
+    return None if state.row is not None else "there is no session here yet: press s to send a first message"
+
+
+def _allowed(action: GatewayAction, *, session: bool = True) -> Enabled:
+    def enabled(state: State) -> str | None:
+        return state.refusal(action) or (_session(state) if session else None)
+
+    return enabled
+
+
+def _at_work(state: State) -> str | None:
+    refusal = _allowed("abort")(state)
+    if refusal is None and state.row is not None and state.row.look not in {"running", "queued"}:
+        return f"{state.row.name} is not at work"
+    return refusal
+
+
+def _message(state: State) -> str | None:
+    return None if state.item is not None else "there is no message here"
+
+
+def _room(state: State) -> str | None:
+    return None if state.wide else "two transcripts need 160 columns"
+
+
+LIST: Final[frozenset[Pane]] = frozenset({"list"})
+TEXT: Final[frozenset[Pane]] = frozenset({"transcript"})
+BOTH: Final = LIST | TEXT
+ALL_PANES: Final[frozenset[Pane]] = frozenset({"list", "transcript", "spawns"})
+
+ACTIONS: Final[tuple[Action, ...]] = (
+    Action("open", "enter", "↵", "open", "Go into the transcript of the session", LIST, _session),
+    Action("write", "i", "i", "write", "Write a message to the session", BOTH, _allowed("send")),
+    Action(
+        "send", "s", "s", "send", "Send a message from one session to another", BOTH, _allowed("send", session=False)
+    ),
+    Action("spawn", "n", "n", "spawn", "Start a sub-agent on a task", BOTH, _allowed("spawn", session=False)),
+    Action("policy", "p", "p", "policy", "Send policy: inherit, allow, deny in turn", BOTH, _allowed("patch")),
+    Action("abort", "a", "a", "abort", "Stop the run and drop the queued ones", ALL_PANES, _at_work),
+    Action(
+        "filter", "slash", "/", "filter", "Show only sessions that hold some words; in a transcript, search it", BOTH
+    ),
+    Action("tools", "t", "t", "tools", "Show or hide what tools answered", TEXT, _session),
+    Action("thinking", "T", "T", "thinking", "Show or hide the thinking of models", frozenset(), _session),
+    Action("full", "o", "o", "open whole", "Show the message under the cursor in full", TEXT, _message),
+    Action("copy", "c", "c", "copy", "Copy the message under the cursor", TEXT, _message),
+    Action("copy-code", "C", "C", "copy code", "Copy the last code block of the message", frozenset(), _message),
+    Action("back", "escape", "esc", "back", "Go out: to the transcript, to the list, out of a filter"),
+    Action("next-pane", "tab", "tab", "pane", "Go to the next pane"),
+    Action("previous-pane", "shift+tab", "⇧tab", "pane back", "Go to the previous pane"),
+    Action("previous-session", "left_square_bracket", "[", "previous", "Go to the previous session"),
+    Action("next-session", "right_square_bracket", "]", "next", "Go to the next session"),
+    Action("urgent", "exclamation_mark", "!", "urgent", "Go to the session that needs somebody most"),
+    Action("tile", "v", "v", "tile", "Keep this transcript beside the next one", BOTH, _room),
+    Action("search", "S", "S", "search", "Search all transcripts"),
+    Action("order", "O", "O", "order", "Sort the sessions another way"),
+    Action("archive", "x", "x", "archive", "Archive the session, or bring it back", frozenset(), _allowed("archive")),
+    Action("archived", "A", "A", "archived", "Show the archived sessions, or the others"),
+    Action("label", "L", "L", "label", "Give the session a label", frozenset(), _allowed("patch")),
+    Action("reset", "R", "R", "reset", "Start an empty transcript", frozenset(), _allowed("reset")),
+    Action("export", "e", "e", "export", "Write the transcript to a file here", frozenset(), _session),
+    Action("configuration", "f5", "F5", "configuration", "Read the configuration again"),
+    Action("palette", "ctrl+p", "^p", "all", "Search all actions and sessions", ALL_PANES),
+    Action("help", "question_mark,f1", "?", "keys", "Show the keys that work here", ALL_PANES),
+    Action("quit", "q,ctrl+q,ctrl+c", "q", "quit", "Leave the console"),
+)

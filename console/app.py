@@ -1,0 +1,218 @@
+"""The console: one Textual app around a desk."""
+
+import locale
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from textual.app import App, SystemCommand
+from textual.filter import LineFilter
+from textual.screen import Screen
+
+from console.host import Host
+from console.live.desk import Desk
+from console.live.memory import Memory
+from console.operations import Operations
+from console.screens.watch_keys import WatchScreen
+from console.themes import DEFAULT_THEME, THEMES, Inks
+from console.wall import Wall
+from console.widgets.ink import ASCII_GLYPHS, GLYPHS
+from core.model.errors import Conflict, SwitchboardError
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from console.live.rows import Look
+
+FRAME_SECONDS: Final = 1 / 32
+"""Changes are drawn at most that often; the first after a pause at once."""
+REMEMBER_SECONDS: Final = 0.5
+OWNER_SECONDS: Final = 1.0
+
+Scene = Callable[[Host], Awaitable[None]]
+"""Something that happens in the console by itself once it is up: the demo."""
+
+
+class SwitchboardApp(App[None]):
+    """The terminal console.
+
+    Args:
+        host: The runtime; opened, and started once the first rows are on the screen.
+        scene: Plays once the runtime is up.
+    """
+
+    TITLE = "switchboard"
+    CSS_PATH: ClassVar = Path(__file__).with_name("console.tcss")
+    ENABLE_COMMAND_PALETTE = True
+    PAUSE_GC_ON_SCROLL = True
+    BINDINGS: ClassVar = []
+
+    def __init__(self, host: Host, *, where: str = "local", scene: Scene | None = None) -> None:
+        super().__init__()
+        self.host = host
+        self.where = where
+        self.desk = Desk(host.runtime, Memory.load(host.state))
+        self.operations = Operations(self.desk)
+        self.monotonic = time.monotonic
+        self.glyphs: dict[Look, str] = GLYPHS if _draws_unicode() else ASCII_GLYPHS
+        self._scene = scene
+        self._wall = Wall()
+        self._remember_timer: Timer | None = None
+        self._leaving = False
+        self._drawn_at = 0.0
+        for inks in THEMES.values():
+            self.register_theme(inks.theme())
+        self.set_reactive(App.theme, DEFAULT_THEME)  # setting it would read every style a second time
+        self.stylesheet.set_variables(self.get_css_variables())
+        self.watch_screen = WatchScreen(self.desk)
+
+    @property
+    def inks(self) -> Inks:
+        """The colours in use; another theme than ours is drawn with the terminal's."""
+        return THEMES.get(self.theme, THEMES["switchboard-ansi"])
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Put the wall behind Textual's own filters."""
+        return [*super().get_line_filters(), self._wall]
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Offer what the table of actions offers, and the sessions."""
+        from console.palette import commands
+
+        return commands(self, screen)
+
+    def get_default_screen(self) -> Screen[Any]:
+        """Start on the watch screen, laid out for the terminal's width from the first frame on."""
+        self.watch_screen.add_class(self.watch_screen.width_class(self.size.width))
+        return self.watch_screen
+
+    def on_mount(self) -> None:
+        """Show the empty screen first; everything else comes after it."""
+        self.call_after_refresh(self._begin)
+
+    # Beginning and ending
+
+    def _begin(self) -> None:
+        self.run_worker(self._start(), group="start", exit_on_error=True)
+
+    async def _start(self) -> None:
+        """Show what is stored, then take the state directory over and go live."""
+        screen = self.watch_screen
+        try:
+            await self.desk.load()
+            self.desk.take_dirty()
+            self.desk.on_dirty = self._flush_soon
+            await screen.begin()
+            self.run_worker(self.desk.follow(), group="follow", exit_on_error=True)
+            self.call_after_refresh(self._go_live)
+        except SwitchboardError as error:
+            screen.standing.say(error.message, "error")
+
+    def _go_live(self) -> None:
+        self.run_worker(self._complete(), group="start", exit_on_error=True)
+
+    async def _complete(self) -> None:
+        await self.watch_screen.complete()
+        await self._start_runtime()
+
+    async def _start_runtime(self) -> None:
+        screen = self.watch_screen
+        try:
+            await self.host.start("console")
+        except Conflict as error:
+            screen.standing.say(error.message, "warning")
+            self.run_worker(self._take_over_when_free(), group="start")
+        except SwitchboardError as error:
+            screen.standing.say(f"{error.message}. Reading only; F5 reads it again.", "error")
+            return
+        self.desk.configure()
+        screen.show_edges()
+        if self.host.hint and self._scene is None and not screen.standing.text:
+            screen.say(self.host.hint)
+        if self._scene is not None:
+            self.run_worker(self._scene(self.host), group="scene", exit_on_error=True)
+
+    async def _take_over_when_free(self) -> None:
+        """Go live once the process that owns the state directory has left it."""
+        while self.host.runtime.owner is not None:
+            await self.host.runtime.store.clock.sleep(OWNER_SECONDS)
+        self.watch_screen.standing.say("")
+        await self._start_runtime()
+
+    def configure_again(self) -> None:
+        """Start after all, once a broken configuration has been mended."""
+        screen = self.watch_screen
+        if self.desk.gateway.connection.state == "live":
+            screen.say("the configuration is in use; a change takes effect at the next start")
+            return
+        screen.standing.say("")
+        self.run_worker(self._start_runtime(), group="start", exit_on_error=True)
+
+    def leave(self) -> None:
+        """End the console; with something at work, ask what shall become of it."""
+        from console.screens.confirm import Choice, Confirm
+
+        count = len(self.host.runtime.active_runs)
+        if not count or self._leaving:
+            self.exit()
+            return
+        runs = "1 run is" if count == 1 else f"{count} runs are"
+        text = (
+            f"{runs} at work. Leaving now ends it as interrupted; what was said is kept, queued messages stay queued."
+        )
+        choices = [Choice("w", "wait for the end, then leave", "wait"), Choice("l", "leave now", "leave")]
+        self.push_screen(Confirm("leave?", text, choices), self._leave_as)
+
+    def _leave_as(self, answer: str | None) -> None:
+        if answer == "leave":
+            self.exit()
+        elif answer == "wait":
+            self._leaving = True
+            self.watch_screen.standing.say("leaving when all runs have ended; q leaves now", "warning")
+            self.run_worker(self._leave_when_done(), group="leave")
+
+    async def _leave_when_done(self) -> None:
+        await self.host.runtime.drained()
+        self.exit()
+
+    # Drawing
+
+    def _flush_soon(self) -> None:
+        wait = self._drawn_at + FRAME_SECONDS - self.monotonic()
+        if wait > 0:
+            self.set_timer(wait, self._show_dirty)
+        else:
+            self.call_next(self._show_dirty)
+
+    def _show_dirty(self) -> None:
+        self._drawn_at = self.monotonic()
+        self.watch_screen.show_dirty(self.desk.take_dirty())
+
+    # Remembering
+
+    def remember_soon(self) -> None:
+        """Write drafts down once the operator pauses."""
+        if self._remember_timer is None:
+            self._remember_timer = self.set_timer(REMEMBER_SECONDS, self.remember)
+
+    def remember(self) -> None:
+        """Write drafts and what was seen down now."""
+        self._remember_timer = None
+        self.desk.memory.seen = self.desk.book.unseen()
+        self.desk.memory.save()
+
+    def watch_theme(self, theme: str) -> None:
+        """Draw everything in the new colours."""
+        del theme
+        if self.is_running and hasattr(self, "watch_screen"):
+            for pane in self.watch_screen.panes:
+                pane.view.redraw()
+
+
+def _draws_unicode() -> bool:
+    """Whether the terminal can show more than ASCII, as far as one can know."""
+    encoding = (getattr(sys.__stdout__, "encoding", None) or locale.getencoding()).lower()
+    return "utf" in encoding and os.environ.get("TERM") not in {"linux", "vt100", "vt220"}

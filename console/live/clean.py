@@ -1,0 +1,44 @@
+"""The first wall: text from sessions is made harmless where it enters the console's model (DESIGN 11).
+
+Control, C1 and escape characters become symbols, direction overrides a replacement character, what is invisible goes.
+`console.wall` is the second wall; each holds alone.
+"""
+
+from typing import Final
+
+_SHOWN_CONTROLS: Final = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
+_KEPT: Final = {ord("\n"): "\n", ord("\t"): "\t"}
+_C1: Final = dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHARACTER}")
+_OVERRIDES: Final = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
+_LINE_ENDS: Final = {0x2028: "\n", 0x2029: "\n"}
+_INVISIBLE: Final = dict.fromkeys(
+    (
+        0x00AD,
+        0x061C,
+        0x200B,
+        0x200E,
+        0x200F,
+        *range(0x2060, 0x2065),
+        0xFEFF,
+        *range(0xFFF9, 0xFFFC),
+        *range(0xE0000, 0xE0080),
+    )
+)
+_SURROGATES: Final = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
+
+HARMLESS: Final[dict[int, int | str | None]] = (
+    _SHOWN_CONTROLS | _KEPT | _C1 | _OVERRIDES | _LINE_ENDS | _INVISIBLE | _SURROGATES
+)
+"""For `str.translate`: every character that must not reach a terminal, and what stands in for it."""
+
+
+def clean(text: str) -> str:
+    """Return text of several lines with nothing in it but what can be shown."""
+    if text.isascii() and text.isprintable():
+        return text
+    return text.replace("\r\n", "\n").translate(HARMLESS)
+
+
+def clean_line(text: str, limit: int = 200) -> str:
+    """Return the text as one line of at most `limit` characters, white space folded."""
+    return " ".join(clean(text[: limit * 4]).split())[:limit]

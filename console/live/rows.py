@@ -1,0 +1,83 @@
+"""One session as the list shows it: cleaned text, what its glyph says, what is new."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from console.live.clean import clean_line
+from console.live.words import session_name
+from core.model.runs import RunState
+from core.model.sessions import Session
+from core.rules.policy import PolicyDecision, SendPolicy, decide
+
+Look = Literal["failed", "running", "queued", "idle", "done", "archived"]
+_FAILED: Final[frozenset[RunState]] = frozenset({"error", "timed_out", "interrupted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One session as the list shows it; every text in it is cleaned.
+
+    Attributes:
+        look: What its glyph says.
+        words: The second line: why it failed, or the last words of a running one; empty for none.
+        unread: Messages since somebody looked.
+        haystack: What a filter looks at, case folded.
+    """
+
+    session: Session
+    name: str
+    key: str
+    channel: str
+    look: Look
+    words: str
+    unread: int
+    policy: PolicyDecision
+    haystack: str
+
+
+def read_row(session: Session, *, default_agent: str, policy: SendPolicy, seen: int, words: str | None) -> Row:
+    """Return a session as the list shows it.
+
+    Args:
+        seen: `seq` up to which somebody looked at it.
+        words: The last words of its run, None when nothing was heard yet.
+    """
+    look = look_of(session)
+    name = clean_line(session_name(session, default_agent), 80)
+    key = clean_line(session.key, 512)
+    channel = clean_line(session.channel, 24)
+    preview = clean_line(session.preview or "", 160)
+    second = ""
+    if look == "failed":
+        second = clean_line(session.error or "", 160)
+    elif look == "running":
+        second = preview if words is None else words
+    return Row(
+        session=session,
+        name=name,
+        key=key,
+        channel="sub" if session.spawned_by else channel,
+        look=look,
+        words=second,
+        unread=max(0, session.last_seq - max(seen, session.first_seq - 1)),
+        policy=decide(policy, session),
+        haystack=f"{name}\n{key}\n{channel}\n{look}\n{session.kind}\n{preview}".casefold(),
+    )
+
+
+def look_of(session: Session) -> Look:
+    """Return what the glyph of a session says."""
+    if session.archived_at is not None:
+        return "archived"
+    if session.status in {"running", "queued"}:
+        return "running" if session.status == "running" else "queued"
+    if session.status in _FAILED:
+        return "failed"
+    return "done" if session.spawned_by is not None and session.status is not None else "idle"
+
+
+def state_word(row: Row) -> str:
+    """Return the state of a session in a word, beside its glyph."""
+    if row.look != "failed":
+        return row.look
+    return {"error": "failed", "timed_out": "timed out"}.get(row.session.status or "", row.session.status or "")

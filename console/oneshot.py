@@ -1,0 +1,333 @@
+"""The commands that do one thing and leave (DESIGN 9). Each works on the same tools as agents and the console."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from console.host import Host
+from console.live.words import age, money, seconds_span, tokens
+from console.output import print_error, print_json, print_progress, print_table, print_text, write_line
+from core.agents.choose import AgentBackends
+from core.config.paths import Places, find_places
+from core.model.access import ALL, OPERATOR, Operator
+from core.model.commands import parse_command
+from core.model.events import Activity, Event, RunChanged, ToolProgress
+from core.model.runs import Run
+from core.model.sessions import Session, SessionPatch
+from core.runtime.commands import POLICY_WORDS
+from core.tools.dispatch import dispatch
+from core.tools.target import canonical
+
+EXIT_CODES: Final[Mapping[str, int]] = {"ok": 0, "accepted": 0, "error": 1, "forbidden": 4, "timeout": 5}
+HISTORY_PAGE: Final = 200
+Command = Callable[["OneShot", argparse.Namespace], Awaitable[int]]
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run one command and return its exit code.
+
+    Raises:
+        SwitchboardError: What kept it from being done.
+    """
+    places = find_places(options.state, options.config)
+    if options.command == "doctor":
+        from console.doctor import examine
+
+        return examine(places, as_json=options.json)
+    return asyncio.run(_run(options, places))
+
+
+async def _run(options: argparse.Namespace, places: Places) -> int:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "asyncio.run runs a task"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    host = Host(places, AgentBackends(pace=0.0))
+    try:
+        host.runtime.settings = await host.settings()
+        return await _COMMANDS[options.command](OneShot(host), options)
+    except asyncio.CancelledError:
+        print_error("stopped; what was accepted is stored, a run that was at work has ended as interrupted")
+        return 1
+    finally:
+        await host.close()
+
+
+class OneShot:
+    """What the commands share."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.gateway = host.runtime
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], sender: str | None = None) -> dict[str, Any]:
+        """Call a session tool as the operator; arguments that are None are left out."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return await dispatch(self.gateway, Operator(sender), tool, given)
+
+    async def find(self, key: str) -> Session:
+        """Return the session that a KEY means."""
+        return await self.gateway.get_session(canonical(self.gateway, OPERATOR, key), ALL)
+
+    async def work(self) -> None:
+        """Take the state directory over, to write and to run what this command starts."""
+        await self.host.start(sys.argv[1] if len(sys.argv) > 1 else "command", run_all=False)
+
+
+async def _list(shot: OneShot, options: argparse.Namespace) -> int:
+    arguments = {
+        "kinds": options.kinds,
+        "limit": options.limit,
+        "activeMinutes": options.active,
+        "search": options.search,
+        "archived": options.archived,
+    }
+    result = await shot.call("sessions_list", arguments)
+    if options.json:
+        print_json(result)
+        return 0
+    if not result["sessions"]:
+        write_line(
+            "no sessions yet: `switchboard send main hello` makes the first" if not options.search else "no match"
+        )
+        return 0
+    now = shot.gateway.now_ms()
+    rows = [
+        [
+            row["key"],
+            row.get("label") or row.get("displayName", ""),
+            row["kind"],
+            row["channel"],
+            row.get("status", "idle"),
+            age(now - row["updatedAt"]),
+            tokens(row["totalTokens"]) if "totalTokens" in row else "",
+            money(row["estimatedCostUsd"]) if "estimatedCostUsd" in row else "",
+            row.get("sendPolicy", ""),
+        ]
+        for row in result["sessions"]
+    ]
+    heads = ("KEY", "LABEL", "KIND", "CHANNEL", "STATE", "AGE", "TOKENS", "COST", "POLICY")
+    print_table(heads, rows, right=frozenset({5, 6, 7}))
+    if "nextOffset" in result:
+        write_line(f"… more: --limit {min(200, 2 * options.limit)}")
+    return 0
+
+
+async def _history(shot: OneShot, options: argparse.Namespace) -> int:
+    arguments = {"sessionKey": options.key, "limit": options.limit, "includeTools": options.tools}
+    result = await shot.call("sessions_history", arguments)
+    if options.json:
+        print_json(result)
+        return 0
+    for message in result["messages"]:
+        _print_message(message)
+    return 0
+
+
+async def _send(shot: OneShot, options: argparse.Namespace) -> int:
+    message = sys.stdin.read() if options.message == "-" else options.message
+    arguments = {
+        "sessionKey": options.key,
+        "message": message,
+        "timeoutSeconds": 0.0 if options.detach else options.timeout,
+    }
+    if options.detach and parse_command(message) is None:
+        return await _leave_queued(shot, "sessions_send", arguments, options)
+    return await _stay(shot, "sessions_send", arguments, options)
+
+
+async def _spawn(shot: OneShot, options: argparse.Namespace) -> int:
+    arguments = {
+        "task": options.task,
+        "agentId": options.agent,
+        "label": options.label,
+        "model": options.model,
+        "thinking": options.thinking,
+        "runTimeoutSeconds": options.run_timeout,
+    }
+    if options.detach:
+        return await _leave_queued(shot, "sessions_spawn", arguments, options)
+    return await _stay(shot, "sessions_spawn", arguments, options)
+
+
+async def _stay(shot: OneShot, tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
+    """Start work, show its progress, print the result, and leave when the work is done."""
+    await shot.work()
+    progress = _Progress(shot)
+    watching = asyncio.create_task(progress.show())
+    try:
+        result = await shot.call(tool, arguments, options.sender)
+        if tool == "sessions_spawn" and result["status"] == "accepted":
+            print_progress(f"sub-agent {result['childSessionKey']} is at work")
+        code = EXIT_CODES[result["status"]]
+        if options.json:
+            print_json(result)
+        elif result["status"] == "ok":
+            print_text(result["reply"])
+        elif result["status"] != "accepted":
+            print_error(result["error"])
+        await shot.gateway.drained()
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+    if tool == "sessions_spawn" and result["status"] == "accepted":
+        return await _spawn_result(shot, result, options)
+    return code
+
+
+async def _spawn_result(shot: OneShot, result: Mapping[str, Any], options: argparse.Namespace) -> int:
+    outcome = await shot.gateway.wait_run(result["runId"], 0)
+    if not options.json and outcome.reply:
+        print_text(outcome.reply)
+    if outcome.error:
+        print_error(outcome.error)
+    return EXIT_CODES[outcome.status]
+
+
+async def _leave_queued(shot: OneShot, tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
+    """Accept work and leave it to the next process that owns the state directory."""
+    await shot.host.start(options.command, run_all=False, run_own=False)
+    result = await shot.call(tool, arguments, options.sender)
+    if options.json:
+        print_json(result)
+    elif result["status"] == "accepted":
+        write_line(f"accepted as run {result['runId']}; it runs when a console is opened on {shot.host.state}")
+    else:
+        print_error(result["error"])
+    return EXIT_CODES[result["status"]]
+
+
+async def _policy(shot: OneShot, options: argparse.Namespace) -> int:
+    session = await shot.find(options.key)
+    if options.word is not None:
+        await shot.work()
+        patch = SessionPatch({"sendPolicy": POLICY_WORDS[options.word]})
+        session = await shot.gateway.patch(session.session_id, patch, OPERATOR)
+    decision = shot.gateway.rules.send_decision(session)
+    if options.json:
+        print_json(
+            {
+                "key": session.key,
+                "effective": decision.effective,
+                "override": decision.override or "inherit",
+                "decidedBy": list(decision.decided_by),
+            }
+        )
+    else:
+        write_line(f"{decision.effective} by {decision.reason} ({', '.join(decision.decided_by)})")
+    return 0
+
+
+async def _abort(shot: OneShot, options: argparse.Namespace) -> int:
+    session = await shot.find(options.key)
+    await shot.work()
+    stopped = await shot.gateway.abort(session.session_id, OPERATOR)
+    if options.json:
+        print_json({"key": session.key, "aborted": bool(stopped), "runIds": stopped})
+    else:
+        write_line(f"stopped {len(stopped)} run{'' if len(stopped) == 1 else 's'}")
+    return 0
+
+
+async def _search(shot: OneShot, options: argparse.Namespace) -> int:
+    result = await shot.call("sessions_search", {"query": " ".join(options.text), "limit": options.limit})
+    if options.json:
+        print_json(result)
+        return 0
+    now = shot.gateway.now_ms()
+    rows = [
+        [hit["sessionKey"], str(hit["seq"]), age(now - hit["timestamp"]), hit["snippet"]] for hit in result["results"]
+    ]
+    if rows:
+        print_table(("KEY", "SEQ", "AGE", "WORDS"), rows, right=frozenset({1, 2}))
+    else:
+        write_line("no match")
+    return 0
+
+
+async def _export(shot: OneShot, options: argparse.Namespace) -> int:
+    from console.operations import export_text
+
+    session = await shot.find(options.key)
+    pages: list[list[dict[str, Any]]] = []
+    texts: list[str] = []
+    before: int | None = None
+    ref = canonical(shot.gateway, OPERATOR, options.key)
+    while True:
+        page = await shot.gateway.history(ref, ALL, limit=HISTORY_PAGE, before=before)
+        pages.append([message.as_json() for message in page.messages])
+        texts.append("".join(export_text(message) for message in page.messages))
+        before = page.before
+        if before is None:
+            break
+    if options.json:
+        messages = [message for part in reversed(pages) for message in part]
+        print_json({"sessionKey": session.key, "sessionId": page.session_id, "messages": messages})
+    else:
+        print_text("".join(reversed(texts)).rstrip())
+    return 0
+
+
+def _print_message(message: Mapping[str, Any]) -> None:
+    provenance = message.get("provenance")
+    who = message["role"] if provenance is None else f"{provenance['sourceSessionKey']} → {message['role']}"
+    if message["role"] == "toolResult":
+        who = f"{message.get('toolName', 'tool')} {'failed' if message.get('isError') else 'answered'}"
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message["timestamp"] / 1000))
+    print_text(f"{message['seq']}  {when}  {who}")
+    for block in message["content"]:
+        if block.get("type") == "text":
+            print_text("    " + str(block["text"]).replace("\n", "\n    "))
+        elif block.get("type") == "toolCall":
+            print_text(f"    ▸ {block.get('name')} {block.get('arguments')}")
+
+
+class _Progress:
+    """Tells on stderr what the work that this command started is doing."""
+
+    def __init__(self, shot: OneShot) -> None:
+        self._shot = shot
+        self._feed = shot.gateway.subscribe()
+        self._runs: dict[str, Run] = {}
+
+    async def show(self) -> None:
+        """Tell until it is cancelled."""
+        async for event in self._feed:
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case RunChanged(_, run) if run.kind != "command":
+                self._tell_run(run)
+            case ToolProgress(key, _, _, name, note):
+                print_progress(f"{key}: {name} {note}")
+            case Activity(key, run_id, words) if run_id in self._runs and sys.stderr.isatty():
+                print_progress(f"{key}: {words}")
+            case _:
+                return
+
+    def _tell_run(self, run: Run) -> None:
+        self._runs[run.run_id] = run
+        if run.state == "running":
+            print_progress(f"{run.key}: at work")
+        elif not run.live:
+            took = seconds_span((run.ended_at or 0) - (run.started_at or run.ended_at or 0))
+            print_progress(f"{run.key}: {run.state} after {took}")
+
+
+_COMMANDS: Final[Mapping[str, Command]] = {
+    "list": _list,
+    "history": _history,
+    "send": _send,
+    "spawn": _spawn,
+    "policy": _policy,
+    "abort": _abort,
+    "search": _search,
+    "export": _export,
+}

@@ -1,0 +1,196 @@
+"""What the operator's actions do, each ending in one sentence for the screen; no Textual here.
+
+Every change names the session id it was shown for, so that a list that moved, or a session that was reset, cannot make
+it hit another.
+"""
+
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from console.live.clean import clean_line
+from console.live.desk import Desk
+from console.live.words import session_name
+from core.model.access import ALL, OPERATOR
+from core.model.errors import SwitchboardError
+from core.model.messages import Message
+from core.model.sessions import Override, Session, SessionPatch
+
+T = TypeVar("T")
+Tone = Literal["good", "warning", "error"]
+NEXT_OVERRIDE: Final[dict[Override | None, Override | None]] = {None: "allow", "allow": "deny", "deny": None}
+EXPORT_PAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an action.
+
+    Attributes:
+        key: The session that it made or is about, to go there.
+    """
+
+    sentence: str
+    tone: Tone = "good"
+    key: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was done."""
+        return self.tone != "error"
+
+
+@dataclass(frozen=True, slots=True)
+class SendOrder:
+    """A message to send.
+
+    Attributes:
+        to: Key or session id.
+        sender: Key of the session it comes from, None for the operator.
+        wait_seconds: How long to wait for the reply, 0 not at all.
+    """
+
+    to: str
+    message: str
+    sender: str | None = None
+    wait_seconds: float = 0.0
+
+
+class Operations:
+    """The operator's actions on a desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def send(self, order: SendOrder) -> Outcome:
+        """Send a message, and wait for the reply if that is asked for."""
+        arguments = {"sessionKey": order.to, "message": order.message, "timeoutSeconds": order.wait_seconds}
+        return await _said(lambda: self._desk.call("sessions_send", arguments, order.sender), self._sent)
+
+    async def spawn(self, arguments: dict[str, Any], requester: str | None) -> Outcome:
+        """Start a sub-agent; `arguments` are those of `sessions_spawn`."""
+
+        def told(result: dict[str, Any]) -> Outcome:
+            if result["status"] != "accepted":
+                return Outcome(str(result.get("error", result["status"])), "error")
+            return Outcome("sub-agent started; its result will be posted here", key=result["childSessionKey"])
+
+        return await _said(lambda: self._desk.call("sessions_spawn", arguments, requester), told)
+
+    async def next_policy(self, session: Session) -> Outcome:
+        """Turn the send policy on: inherit, allow, deny, inherit."""
+        override = NEXT_OVERRIDE[session.send_policy]
+
+        def told(changed: Session) -> Outcome:
+            decision = self._desk.gateway.rules.send_decision(changed)
+            word = override or "inherit"
+            tone: Tone = "good" if decision.allowed else "warning"
+            return Outcome(f"{self._name(session)}: {word}, so {decision.effective} ({decision.reason})", tone)
+
+        return await _said(lambda: self._patch(session, {"sendPolicy": override}), told)
+
+    async def abort(self, session: Session) -> Outcome:
+        """Stop what a session is at work on."""
+
+        def told(stopped: list[str]) -> Outcome:
+            if not stopped:
+                return Outcome(f"{self._name(session)} had already ended", "warning")
+            count = f"{len(stopped)} run{'s' if len(stopped) > 1 else ''}"
+            return Outcome(f"{self._name(session)}: {count} stopped, what was said is kept")
+
+        return await _said(lambda: self._desk.gateway.abort(session.session_id, OPERATOR), told)
+
+    async def archive(self, session: Session) -> Outcome:
+        """Archive a session, or bring it back."""
+        archived = session.archived_at is None
+        words = "archived; x in the archive (A) brings it back" if archived else "back in the list"
+        return await _said(
+            lambda: self._desk.gateway.archive(session.session_id, OPERATOR, archived=archived),
+            lambda _: Outcome(f"{self._name(session)}: {words}"),
+        )
+
+    async def reset(self, session: Session) -> Outcome:
+        """Give a session an empty transcript."""
+        return await _said(
+            lambda: self._desk.gateway.reset(session.session_id, OPERATOR),
+            lambda _: Outcome(f"{self._name(session)}: a new transcript; the old one has the id {session.session_id}"),
+        )
+
+    async def export(self, session: Session, folder: Path) -> Outcome:
+        """Write a session's transcript as markdown into a new file of a folder."""
+
+        async def write() -> Path:
+            path = folder / export_name(session)
+            text = "".join([export_text(message) async for message in self._all(session)])
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+                file.write(f"# {self._name(session)}\n\n`{session.key}` · {session.session_id}\n\n{text}")
+            return path
+
+        return await _said(write, lambda path: Outcome(f"written to {path}"))
+
+    async def _all(self, session: Session) -> AsyncIterator[Message]:
+        """Yield every message of a transcript in order."""
+        pages: list[tuple[Message, ...]] = []
+        before: int | None = None
+        while True:
+            page = await self._desk.gateway.history(session.session_id, ALL, limit=EXPORT_PAGE, before=before)
+            pages.append(page.messages)
+            before = page.before
+            if before is None:
+                break
+        for messages in reversed(pages):
+            for message in messages:
+                yield message
+
+    async def _patch(self, session: Session, fields: dict[str, str | None]) -> Session:
+        return await self._desk.gateway.patch(session.session_id, SessionPatch(fields), OPERATOR)
+
+    def _sent(self, result: dict[str, Any]) -> Outcome:
+        match result["status"]:
+            case "accepted":
+                return Outcome("delivered to the session; its run is accepted")
+            case "ok":
+                return Outcome(f"answered: {clean_line(str(result.get('reply', '')), 200)}")
+            case "timeout":
+                return Outcome(str(result["error"]), "warning")
+            case _:
+                return Outcome(str(result.get("error", result["status"])), "error")
+
+    def _name(self, session: Session) -> str:
+        return clean_line(session_name(session, self._desk.book.default_agent), 60)
+
+
+def export_name(session: Session) -> str:
+    """Return the file name of an export: made of letters and digits of the key and the transcript's id only."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", session.key).strip("-")[:60]
+    return f"{words}-{session.session_id[:8]}.md"
+
+
+def export_text(message: Message) -> str:
+    """Return one message as markdown."""
+    who = message.role
+    if message.provenance is not None:
+        who = f"{who} from {message.provenance.source_session_key}"
+    parts = [message.text] if message.text else []
+    parts += [
+        f"`{block.get('name')}` {block.get('arguments')}"
+        for block in message.content
+        if block.get("type") == "toolCall"
+    ]
+    return f"## {message.seq} · {who}\n\n" + "\n\n".join(parts) + "\n\n"
+
+
+async def _said(do: Callable[[], Awaitable[T]], tell: Callable[[T], Outcome]) -> Outcome:
+    """Do something and put what came of it into one sentence."""
+    try:
+        return tell(await do())
+    except SwitchboardError as error:
+        return Outcome(error.message, "error")
+    except FileExistsError as error:
+        return Outcome(f"{error.filename} exists already: move it away to export again", "error")
+    except OSError as error:
+        return Outcome(f"{error.filename or 'the file'} cannot be written: {error.strerror}", "error")

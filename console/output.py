@@ -1,0 +1,63 @@
+"""What commands print: plain lines that no text from a session can turn into anything else, or one JSON document."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from console.live.clean import HARMLESS, clean, clean_line
+
+_ESCAPED: Final = {
+    code: f"\\u{code:04x}" if code < 0x10000 else json.dumps(chr(code))[1:-1] for code in HARMLESS if code >= 0x20
+}
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document; characters that a terminal would obey are escaped, which JSON readers undo."""
+    write_line(json.dumps(document, ensure_ascii=False, indent=2).translate(_ESCAPED))
+
+
+def print_text(text: str) -> None:
+    """Print words of a session, cleaned."""
+    write_line(clean(text))
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
+    """Print rows in straight columns; the last one is not padded.
+
+    Args:
+        right: Indexes of columns that are right-aligned.
+    """
+    from rich.cells import cell_len
+
+    cleaned = [[clean_line(cell) for cell in row] for row in rows]
+    widths = [max(cell_len(row[n]) for row in [list(heads), *cleaned]) for n in range(len(heads))]
+    for row in [list(heads), *cleaned]:
+        cells: list[str] = []
+        for n, cell in enumerate(row):
+            pad = " " * (widths[n] - cell_len(cell))
+            cells.append(pad + cell if n in right else cell + (pad if n < len(row) - 1 else ""))
+        write_line("  ".join(cells).rstrip())
+
+
+def print_error(sentence: str) -> None:
+    """Print one sentence on stderr."""
+    _write(sys.stderr, f"switchboard: {clean(sentence)}\n")
+
+
+def print_progress(sentence: str) -> None:
+    """Tell on stderr what is going on."""
+    _write(sys.stderr, f"{clean_line(sentence, 400)}\n")
+
+
+def write_line(text: str) -> None:
+    """Print a line that is harmless already."""
+    _write(sys.stdout, text + "\n")
+
+
+def _write(stream: Any, text: str) -> None:  # noqa: ANN401 - a text stream
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        stream.write(text.encode(stream.encoding or "ascii", "replace").decode(stream.encoding or "ascii"))
+    stream.flush()

@@ -1,0 +1,34 @@
+"""What the command palette offers: every action with its key, and every session by name."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.app import SystemCommand
+from textual.screen import Screen
+
+from console.actions import ACTIONS
+from console.live.words import age
+from console.screens.watch_keys import WatchScreen
+
+if TYPE_CHECKING:
+    from console.app import SwitchboardApp
+
+SESSIONS = 500
+
+
+def commands(app: "SwitchboardApp", screen: Screen[Any]) -> Iterable[SystemCommand]:
+    """Return the commands that make sense on a screen."""
+    if not isinstance(screen, WatchScreen):
+        return
+    state = screen.state
+    for action in ACTIONS:
+        reason = action.enabled(state)
+        help_ = f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}"
+        yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
+    yield SystemCommand("theme", "Choose other colours", app.action_change_theme)
+    rows = sorted(app.desk.book.rows.values(), key=lambda row: -row.session.updated_at)[:SESSIONS]
+    now = app.desk.now_ms()
+    for row in rows:
+        help_ = f"{row.key}, {row.look}, {age(now - row.session.updated_at)}"
+        yield SystemCommand(f"go to {row.name}", help_, partial(screen.go_to, row.session.key))

@@ -1,0 +1,1 @@
+"""The screens: what is where, and what each key does there."""

@@ -1,0 +1,110 @@
+"""Search over all transcripts, newest first; Enter goes to the message."""
+
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from console.live.clean import clean_line
+from console.live.desk import Desk
+from console.live.words import age
+from console.screens.dialog import Dialog, words
+from console.widgets.ink import fit, inks_of
+from console.widgets.line_list import LineList
+from core.model.access import ALL
+from core.model.errors import SwitchboardError
+from core.model.sessions import SearchHit
+
+HITS = 100
+
+
+class SearchDialog(Dialog[tuple[str, int]]):
+    """Asks for words and returns key and place of the chosen message."""
+
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self._desk = desk
+        self._input = _Needle(placeholder="words; the last one may be the start of a word", compact=True)
+        self._hits = _Hits(desk)
+
+    def compose(self) -> ComposeResult:
+        """Put the hits below the words."""
+        with Vertical(classes="dialog -tall") as box:
+            box.border_title = "search all transcripts"
+            yield self._input
+            yield words("", "error")
+            yield self._hits
+            yield words("↑ ↓ move   ↵ go there   esc close", "hint")
+
+    def on_mount(self) -> None:
+        """Start with the words."""
+        self._input.focus()
+
+    @on(Input.Changed)
+    def _search(self, event: Input.Changed) -> None:
+        self.run_worker(self._look(event.value), group="search", exclusive=True)
+
+    @on(Input.Submitted)
+    def _choose(self) -> None:
+        hit = self._hits.current
+        if hit is not None:
+            self.dismiss((hit.key, hit.seq))
+
+    @on(LineList.Chosen)
+    def _chosen(self) -> None:
+        self._choose()
+
+    def move(self, step: int) -> None:
+        """Move in the hits while the words have the focus."""
+        self._hits.action_move(step)
+
+    async def _look(self, text: str) -> None:
+        try:
+            hits = await self._desk.gateway.search(text, ALL, limit=HITS) if text.strip() else []
+        except SwitchboardError as error:
+            self.complain(error.message)
+            return
+        self.complain("" if hits or not text.strip() else "nothing holds these words")
+        self._hits.show(hits)
+
+
+class _Needle(Input):
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key in {"down", "up"} and isinstance(self.screen, SearchDialog):
+            self.screen.move(1 if event.key == "down" else -1)
+            event.prevent_default()
+            event.stop()
+            return
+        await super()._on_key(event)
+
+
+class _Hits(LineList):
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self._desk = desk
+        self._found: list[SearchHit] = []
+
+    @property
+    def current(self) -> SearchHit | None:
+        return self._found[self.cursor] if self._found else None
+
+    def show(self, hits: list[SearchHit]) -> None:
+        self._found = hits
+        self.cursor = 0
+        self.set_heights([2] * len(hits))
+
+    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
+        hit = self._found[index]
+        inks = inks_of(self)
+        when = age(self._desk.now_ms() - hit.timestamp)
+        head = f"{self._desk.name_of(hit.key)}  {hit.role}"
+        return [
+            [(fit(head, width - 8), inks.style("text", bold=True)), (fit(when, 6, right=True), inks.style("muted"))],
+            [("  " + fit(clean_line(hit.snippet, 200), width - 3), inks.style("muted"))],
+        ]

@@ -1,0 +1,91 @@
+"""The spawn dialog: a task, for whom, by which agent and model (W1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input, TextArea
+
+from console.live.rows import Row
+from console.screens.dialog import Dialog, words
+from console.widgets.session_field import SessionField
+from core.gateway import AgentInfo, ModelInfo
+
+HINT = "tab next field   ^s start   esc close"
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnOrder:
+    """A sub-agent to start: the arguments of `sessions_spawn`, and for whom."""
+
+    arguments: dict[str, Any]
+    requester: str | None
+
+
+class SpawnDialog(Dialog[SpawnOrder]):
+    """Asks for a sub-agent's task.
+
+    Args:
+        rows: The sessions to choose the requester from.
+        requester: Key of the session to start with.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "start", "start", show=False, id="dialog.start")]
+
+    def __init__(
+        self, rows: Sequence[Row], requester: str, agents: Sequence[AgentInfo], models: Sequence[ModelInfo]
+    ) -> None:
+        super().__init__()
+        self._requester = SessionField(rows, requester, "main", id="for")
+        self._work = TextArea("", show_line_numbers=False, compact=True)
+        self._label = Input("", placeholder="none", compact=True)
+        self._agent = Input("", placeholder="the session's own", compact=True)
+        self._model = Input("", placeholder="the agent's own", compact=True)
+        self._limit = Input("", placeholder="no limit", type="number", compact=True)
+        self._agents = ", ".join(agent.agent_id for agent in agents)
+        self._models = ", ".join(model.ref for model in models)
+
+    def compose(self) -> ComposeResult:
+        """Put the fields into a frame."""
+        with Vertical(classes="dialog") as box:
+            box.border_title = "start a sub-agent"
+            yield words("task: all that the sub-agent will know")
+            yield self._work
+            yield words("for: the session that gets the result")
+            yield self._requester
+            yield words("label")
+            yield self._label
+            yield words(f"agent: {self._agents}")
+            yield self._agent
+            yield words(f"model: {self._models}")
+            yield self._model
+            yield words("stop after, seconds")
+            yield self._limit
+            yield words("", "error")
+            yield words(HINT, "hint")
+
+    def on_mount(self) -> None:
+        """Start with the task."""
+        self._work.focus()
+
+    def action_start(self) -> None:
+        """Close with the order, or say what is missing."""
+        task = self._work.text
+        if not task.strip():
+            self.complain("the task is empty: say what the sub-agent is to do")
+            self._work.focus()
+            return
+        arguments: dict[str, Any] = {"task": task}
+        for name, field in (("label", self._label), ("agentId", self._agent), ("model", self._model)):
+            if field.value.strip():
+                arguments[name] = field.value.strip()
+        if self._limit.value.strip():
+            try:
+                arguments["runTimeoutSeconds"] = float(self._limit.value)
+            except ValueError:
+                self.complain(f"the limit must be a number of seconds, not {self._limit.value}")
+                return
+        self.dismiss(SpawnOrder(arguments, self._requester.value or None))

@@ -1,0 +1,61 @@
+"""One message in full, whatever its length: scrolling, and nothing left out."""
+
+from typing import ClassVar
+
+from rich.cells import chop_cells
+from rich.style import Style
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+
+from console.screens.dialog import Dialog, words
+from console.widgets.ink import inks_of
+from console.widgets.line_list import LineList
+
+MAX_LINES = 200_000
+
+
+class Viewer(Dialog[None]):
+    """Shows a text, cut into lines of the width it has."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,o", "leave", "close", show=False)]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title = title
+        self._lines = _Lines(text)
+
+    def compose(self) -> ComposeResult:
+        """Put the text into a frame."""
+        with Vertical(classes="dialog -tall -whole") as box:
+            box.border_title = self._title
+            yield self._lines
+            yield words("j k ^d ^u g G  move   esc  close", "hint")
+
+    def on_mount(self) -> None:
+        """Let the keys scroll."""
+        self._lines.focus()
+
+
+class _Lines(LineList):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+        self._cut: list[str] = []
+
+    def on_resize(self) -> None:
+        width = max(1, self.size.width - 1)
+        lines = self._text.expandtabs(4).split("\n")[:MAX_LINES]
+        self._cut = [piece for line in lines for piece in _pieces(line, width)]
+        self.set_heights([1] * len(self._cut))
+        super().on_resize()
+
+    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:  # noqa: ARG002
+        return [[(self._cut[index], inks_of(self).style("text"))]]
+
+
+def _pieces(line: str, width: int) -> list[str]:
+    """Cut a line into pieces of at most that many cells."""
+    if line.isascii():
+        return [line[at : at + width] for at in range(0, max(1, len(line)), width)]
+    return chop_cells(line, width)

@@ -1,0 +1,353 @@
+"""The watch screen: every session, one of them in full, what it spawned (DESIGN 8).
+
+Here is what is where and what is drawn when; what the keys do is in `console.screens.watch_keys`.
+"""
+
+from typing import TYPE_CHECKING, Final, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.screen import Screen
+
+from console.actions import ACTIONS, Pane, State
+from console.live.desk import Desk, Dirty
+from console.live.placement import ORDER_WORDS
+from console.live.rows import Row
+from console.widgets.details import Details
+from console.widgets.line_list import LineList
+from console.widgets.session_list import SessionList
+from console.widgets.spawn_tree import SpawnTree
+from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone, TopBar
+from console.widgets.transcript_pane import TranscriptPane
+from console.widgets.transcript_view import TranscriptView
+from core.model.errors import SwitchboardError
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+    from textual.widgets import Input
+
+    from console.app import SwitchboardApp
+    from console.widgets.composer import Composer
+
+OPEN_SECONDS: Final = 0.06
+"""A session is opened when the cursor has rested on it for that long, so that a held key does not open each."""
+PLACE_SECONDS: Final = 0.25
+"""Rows move at most that often."""
+
+
+class WatchView(Screen[None]):
+    """The watch screen without its keys."""
+
+    AUTO_FOCUS = "#sessions"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
+        self.desk = desk
+        glyph = self._glyph
+        self.sessions = SessionList(desk.book, desk.now_ms, glyph)
+        self.spawns = SpawnTree(desk.book, desk.now_ms, glyph)
+        self.main = TranscriptPane(desk.now_ms, desk.name_of, glyph, id="main")
+        self.second: TranscriptPane | None = None
+        self.top = TopBar()
+        self.bottom = BottomBar()
+        self.notice = NoticeLine(id="notice")
+        self.standing = NoticeLine(id="standing")
+        self.list_title = TitleLine(id="list-title")
+        self.spawns_title = TitleLine(id="spawns-title")
+        self.details = Details(desk)
+        self.filter: Input | None = None
+        self.find: Input | None = None
+        self._open_timer: Timer | None = None
+        self._place_timer: Timer | None = None
+        self._placed_at = -PLACE_SECONDS
+
+    @property
+    def console(self) -> "SwitchboardApp":
+        """The app, by its own type."""
+        return cast("SwitchboardApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """Say what is where; the style sheet says how it fits on narrow and wide screens."""
+        yield self.top
+        yield self.standing
+        with Container(id="body"):
+            with Vertical(id="sessions-pane"):
+                yield self.list_title
+                yield self.sessions
+            yield self.main
+            with Vertical(id="side"):
+                yield self.spawns_title
+                yield self.spawns
+                yield self.details
+        yield self.notice
+        yield self.bottom
+
+    def width_class(self, width: int) -> str:
+        """Return the class of the layout for that many columns."""
+        return next(name for least, name in reversed(self.HORIZONTAL_BREAKPOINTS or []) if width >= least)
+
+    async def begin(self) -> None:
+        """Show the first rows and the transcript of the first session, in one frame."""
+        self.desk.book.placement.reset()
+        self.sessions.show((), place=True, now=self._now())
+        if self.sessions.selected is not None:
+            await self.open_session(self.sessions.selected)
+        self.show_edges()
+
+    async def complete(self) -> None:
+        """Add the fields for writing, once there is something to read: they take a third of the start."""
+        from textual.widgets import Input
+
+        self.filter = Input(placeholder="words of key, name, channel, state", id="filter", compact=True)
+        self.find = Input(placeholder="words to find; ↵ older, esc closes", id="find", compact=True)
+        await self.mount(self.filter, before=self.sessions)
+        await self.mount(self.find, before=self.notice)
+        await self.main.add_composer()
+        self._load_draft()
+        self.set_interval(1.0, self._tick)
+        self._show_session()
+
+    # What is shown
+
+    @property
+    def row(self) -> Row | None:
+        """The session under the cursor."""
+        key = self.sessions.selected
+        return self.desk.book.rows.get(key) if key is not None else None
+
+    @property
+    def pane(self) -> Pane:
+        """Where the keys go."""
+        focused = self.focused
+        if focused is self.spawns:
+            return "spawns"
+        if isinstance(focused, TranscriptView):
+            return "transcript"
+        return "list" if focused is self.sessions or focused is None else "composer"
+
+    @property
+    def state(self) -> State:
+        """What the actions depend on now."""
+        subject = self.subject
+        return State(
+            pane=self.pane,
+            row=subject,
+            item=self.main.view.current,
+            refusal=self.desk.gateway.refusal,
+            reading=self.has_class("-reading"),
+            wide=self.has_class("-wide"),
+        )
+
+    @property
+    def subject(self) -> Row | None:
+        """The session that an action is about: the one in the tree while the keys go there, else the selected one."""
+        if self.focused is self.spawns and self.spawns.selected is not None:
+            return self.desk.book.rows.get(self.spawns.selected)
+        return self.row
+
+    def show_dirty(self, dirty: Dirty) -> None:
+        """Draw what changed."""
+        if dirty.all:
+            self.desk.book.placement.reset()
+            self.sessions.release()
+            self._place()
+        elif dirty.rows:
+            self._show_rows(dirty.rows)
+        for pane in self.panes:
+            if pane.key is not None and (dirty.all or pane.key in dirty.transcripts):
+                self._show_transcript(pane)
+        if dirty.all or (self.main.key in dirty.rows):
+            self._show_session()
+
+    @property
+    def panes(self) -> list[TranscriptPane]:
+        """The transcripts on the screen."""
+        return [self.main] if self.second is None else [self.main, self.second]
+
+    def show_edges(self) -> None:
+        """Draw bars and titles."""
+        book, now = self.desk.book, self.desk.now_ms()
+        rates = self.desk.rates
+        self.top.show(self.console.where, dict(book.counts), rates.tokens_a_minute(now), rates.dollars_an_hour(now))
+        shown, total = self.sessions.count, len(book.rows)
+        about = ORDER_WORDS[book.placement.order]
+        if book.placement.archived:
+            about = f"archived, {about}"
+        if book.placement.needle:
+            about = f"/{book.placement.needle}"
+        if self.sessions.held:
+            about += ", order held"
+        number = f"{shown} of {total}" if shown != total else str(total)
+        self.list_title.show("SESSIONS", about, number, focused=self.focused is self.sessions)
+        main = self.row
+        children = len(book.children(main.session.key)) if main is not None else 0
+        name = f"of {main.name}" if main is not None else ""
+        self.spawns_title.show("SPAWNS", name, str(children), focused=self.focused is self.spawns)
+        self.set_class(bool(children), "-spawns")
+        self.details.show(main)
+        self._show_keys()
+
+    def say(self, sentence: str, tone: Tone = "muted") -> None:
+        """Show what came of an action."""
+        self.notice.say(sentence, tone)
+
+    def _show_keys(self) -> None:
+        state = self.state
+        fixed_ids = {"palette", "help"}
+        usable = [action for action in ACTIONS if state.pane in action.panes and action.enabled(state) is None]
+        keys = [(action.shown, action.title) for action in usable if action.id not in fixed_ids]
+        if state.pane == "composer":
+            keys = [("↵", "send"), ("^j", "new line"), ("/", "command"), ("esc", "back")]
+        elif state.reading and state.pane == "transcript":
+            keys.insert(0, ("esc", "back"))
+        fixed = [(action.shown, action.title) for action in usable if action.id in fixed_ids]
+        self.bottom.show(keys, fixed)
+
+    def _show_rows(self, keys: set[str]) -> None:
+        now = self._now()
+        due = now - self._placed_at >= PLACE_SECONDS
+        self.sessions.show(keys, place=due, now=now)
+        if due and not self.sessions.held:
+            self._placed_at = now
+        elif self._place_timer is None:
+            self._place_timer = self.set_timer(PLACE_SECONDS, self._place_later)
+        if self.spawns.root is not None:
+            self.spawns.show(self.spawns.root)  # draws only what changed
+
+    def _place_later(self) -> None:
+        self._place_timer = None
+        self._show_rows(set())
+
+    def _place(self) -> None:
+        self._placed_at = self._now()
+        self.sessions.show((), place=True, now=self._placed_at)
+        self.show_edges()
+        if self.sessions.selected is not None and self.main.key is None:
+            self._open_selected()
+
+    def _show_transcript(self, pane: TranscriptPane) -> None:
+        transcript = self.desk.transcripts.get(pane.key or "")
+        row = self.desk.book.rows.get(pane.key or "")
+        if transcript is None or row is None:
+            return
+        if transcript is not pane.view.transcript:
+            pane.show(row, transcript)
+        else:
+            pane.view.update()
+        if pane.view.follow and pane.display:
+            self._mark_seen(row.session.key)
+
+    def _show_session(self) -> None:
+        row = self.desk.book.rows.get(self.main.key or "")
+        self.main.show_row(row)
+        self.main.view.update()
+        if self.second is not None and self.second.key is not None:
+            self.second.show_row(self.desk.book.rows.get(self.second.key))
+        self.show_edges()
+
+    def _mark_seen(self, key: str) -> None:
+        if self.desk.book.mark_seen(key):
+            self._show_rows({key})
+
+    def _tick(self) -> None:
+        """Draw what changes with time alone."""
+        self.sessions.tick()
+        self.spawns.tick()
+        for pane in self.panes:
+            pane.view.tick()
+        if self.sessions.held:
+            self._show_rows(set())
+        self.show_edges()
+
+    def _glyph(self, row: Row) -> str:
+        return self.console.glyphs[row.look]
+
+    def _now(self) -> float:
+        return self.console.monotonic()
+
+    # Opening
+
+    @on(LineList.Moved, "#sessions")
+    def _selected(self) -> None:
+        self.sessions.used(self._now())
+        if self._open_timer is not None:
+            self._open_timer.stop()
+        self._open_timer = self.set_timer(OPEN_SECONDS, self._open_selected)
+        self.spawns.show(self.sessions.selected)
+        self.show_edges()
+
+    def _open_selected(self) -> None:
+        key = self.sessions.selected
+        if key is not None and key != self.main.key:
+            self.run_worker(self.open_session(key), group="open", exclusive=True)
+
+    async def open_session(self, key: str) -> None:
+        """Show a session in the main pane."""
+        old = self.main.key
+        try:
+            transcript = await self.desk.open(key)
+        except SwitchboardError as error:
+            self.say(error.message, "error")
+            return
+        row = self.desk.book.rows.get(key)
+        if row is None:
+            return
+        if old is not None and old not in {key, self.second.key if self.second is not None else None}:
+            self.desk.close(old)
+        self.main.show(row, transcript)
+        self.spawns.show(key)
+        self._load_draft()
+        self._mark_seen(key)
+        self._show_session()
+
+    def _load_draft(self) -> None:
+        composer = self.main.composer
+        if composer is not None:
+            composer.load(self.desk.memory.drafts.get(self.main.key or "", ""))
+            composer.use_history(self.desk.memory.history)
+
+    @on(TranscriptView.Wanted)
+    def _fetch(self, event: TranscriptView.Wanted) -> None:
+        self.desk.fetch_wanted(event.transcript)
+
+    @on(TranscriptView.Source)
+    def _follow_source(self, event: TranscriptView.Source) -> None:
+        if not self.go_to(event.key):
+            self.say(f"{self.desk.name_of(event.key)} is not among the sessions here", "warning")
+
+    @on(TranscriptView.Moved)
+    def _view_moved(self) -> None:
+        self.main.show_row(self.desk.book.rows.get(self.main.key or ""))
+
+    def on_composer_changed(self, event: "Composer.Changed") -> None:
+        """Keep what is being written."""
+        if self.main.key is not None and self.desk.memory.keep_draft(self.main.key, event.text):
+            self.console.remember_soon()
+
+    def go_to(self, key: str) -> bool:
+        """Put the cursor on a session, out of a filter that hides it if need be; False when there is none."""
+        row = self.desk.book.rows.get(key)
+        if row is None:
+            return False
+        placement = self.desk.book.placement
+        if not self.sessions.select(key):
+            placement.needle = "" if row.look != "done" else row.key
+            placement.archived = row.look == "archived"
+            if self.filter is not None:
+                self.filter.value = placement.needle
+            placement.reset()
+            self.sessions.release()
+            self._place()
+            self.sessions.select(key)
+        return True
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Show which pane has the keys."""
+        del event
+        self.show_edges()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say so when there is no room for anything."""
+        self.set_class(event.size.width < 40 or event.size.height < 10, "-tiny")

@@ -1,0 +1,416 @@
+"""What the keys of the watch screen do; which keys there are stands in `console.actions`."""
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+
+from console.actions import ACTIONS
+from console.live.placement import ORDERS
+from console.live.rows import Row
+from console.operations import Outcome, SendOrder
+from console.screens.watch import WatchView
+from console.widgets.line_list import LineList
+from console.widgets.transcript_pane import TranscriptPane
+from core.model.access import ALL
+from core.model.errors import SwitchboardError
+from core.model.keys import main_key
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
+
+    from console.widgets.composer import Composer
+
+Doing = Coroutine[Any, Any, Outcome]
+
+
+class WatchScreen(WatchView):
+    """The watch screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(action.keys, f"do('{action.id}')", action.title, show=False, id=action.id, priority=action.id == "quit")
+        for action in ACTIONS
+    ]
+
+    def action_do(self, action_id: str) -> None:
+        """Do an action of the table, or say why it does not work now."""
+        action = next(action for action in ACTIONS if action.id == action_id)
+        reason = action.enabled(self.state)
+        if reason is not None:
+            self.say(reason, "warning")
+            return
+        self.notice.say("")
+        getattr(self, f"do_{action_id.replace('-', '_')}")()
+
+    # Going about
+
+    def do_open(self) -> None:
+        """Go into the transcript."""
+        self._open_selected()
+        self.add_class("-reading")
+        self.main.view.focus()
+
+    def do_write(self) -> None:
+        """Go into the composer."""
+        self._open_selected()
+        self.add_class("-reading")
+        if self.main.composer is not None:
+            self.main.composer.field.focus()
+
+    def do_back(self) -> None:
+        """Go one step out."""
+        if self.find is not None and self.focused is self.find:
+            self.remove_class("-finding")
+            self.main.view.focus()
+        elif self.pane == "composer" and self.focused is not self.filter:
+            self.main.view.focus()
+        elif self.pane in {"transcript", "spawns"}:
+            self.remove_class("-reading")
+            self.sessions.focus()
+        else:
+            self._set_filter("")
+            self.sessions.focus()
+
+    def do_next_pane(self) -> None:
+        """Go to the next pane."""
+        self.focus_next()
+        self._read_if_focused()
+
+    def do_previous_pane(self) -> None:
+        """Go to the previous pane."""
+        self.focus_previous()
+        self._read_if_focused()
+
+    def do_next_session(self) -> None:
+        """Go to the next session."""
+        self.sessions.action_move(1)
+
+    def do_previous_session(self) -> None:
+        """Go to the previous session."""
+        self.sessions.action_move(-1)
+
+    def do_urgent(self) -> None:
+        """Go to the session that needs somebody most."""
+        urgent = [row for row in self.desk.book.rows.values() if row.look == "failed" and row.unread]
+        if not urgent:
+            self.say("nothing has failed since you looked")
+            return
+        self.go_to(max(urgent, key=lambda row: row.session.updated_at).session.key)
+
+    def do_order(self) -> None:
+        """Sort another way."""
+        placement = self.desk.book.placement
+        placement.order = ORDERS[(ORDERS.index(placement.order) + 1) % len(ORDERS)]
+        self._replace_rows()
+
+    def do_archived(self) -> None:
+        """Show the archive, or leave it."""
+        placement = self.desk.book.placement
+        placement.archived = not placement.archived
+        self._replace_rows()
+
+    def do_filter(self) -> None:
+        """Narrow the list, or search the transcript."""
+        if self.pane == "transcript" and self.find is not None:
+            self.add_class("-finding")
+            self.find.focus()
+        elif self.filter is not None:
+            self.query_one("#sessions-pane").add_class("-filtering")
+            self.filter.focus()
+
+    def do_tile(self) -> None:
+        """Keep the transcript beside the next one, or give the kept one up."""
+        if self.second is not None:
+            kept, second = self.second.key, self.second
+            self.second = None
+            second.remove()
+            if kept is not None and kept != self.main.key:
+                self.desk.close(kept)
+            self.remove_class("-tiled")
+        else:
+            self.run_worker(self._tile(), group="open", exclusive=True)
+
+    # Acting
+
+    def do_send(self) -> None:
+        """Ask for a message and send it."""
+        from console.screens.send import SendDialog
+
+        to = self.row.session.key if self.row is not None else main_key(self.desk.book.default_agent)
+        self.console.push_screen(SendDialog(self._choices(), to), self._send_ordered)
+
+    def do_spawn(self) -> None:
+        """Ask for a task and start a sub-agent."""
+        self.run_worker(self._ask_spawn(), group="dialog", exclusive=True)
+
+    def do_policy(self) -> None:
+        """Turn the send policy on."""
+        row = self._subject_row()
+        self._run(self.console.operations.next_policy(row.session))
+
+    def do_abort(self) -> None:
+        """Stop a run, after asking."""
+        row = self._subject_row()
+        queued = f" and drops {row.session.queued} queued" if row.session.queued else ""
+        text = f"{row.name} is at work. Aborting stops its run{queued}; what it said so far is kept."
+        self._ask("abort?", text, "abort", lambda: self.console.operations.abort(row.session))
+
+    def do_archive(self) -> None:
+        """Archive, or bring back."""
+        self._run(self.console.operations.archive(self._subject_row().session))
+
+    def do_reset(self) -> None:
+        """Start an empty transcript, after asking."""
+        row = self._subject_row()
+        count = row.session.last_seq - row.session.first_seq + 1
+        text = f"{row.name} starts anew: its agent forgets {count} messages. They stay readable by the old id."
+        self._ask("reset?", text, "reset", lambda: self.console.operations.reset(row.session))
+
+    def do_label(self) -> None:
+        """Begin a /label command."""
+        self.do_write()
+        if self.main.composer is not None and not self.main.composer.text:
+            self.main.composer.load("/label ")
+
+    def do_export(self) -> None:
+        """Write the transcript to a file."""
+        self._run(self.console.operations.export(self._subject_row().session, Path.cwd()))
+
+    def do_tools(self) -> None:
+        """Show or hide what tools answered."""
+        view = self.main.view
+        transcript = view.transcript
+        if transcript is not None:
+            view.unfold_all(unfold=not transcript.unfolded)
+
+    def do_thinking(self) -> None:
+        """Show or hide thinking."""
+        for pane in self.panes:
+            pane.view.thinking = not pane.view.thinking
+            pane.view.redraw()
+
+    def do_full(self) -> None:
+        """Show a message in full."""
+        item, key = self.main.view.current, self.main.key
+        if item is not None and key is not None:
+            self.run_worker(self._show_whole(key, item.seq), group="whole", exclusive=True)
+
+    def do_copy(self) -> None:
+        """Copy a message."""
+        item = self.main.view.current
+        if item is not None:
+            self.console.copy_to_clipboard(item.text)
+            self.say(f"copied {len(item.text):,} characters", "good")
+
+    def do_copy_code(self) -> None:
+        """Copy the last code block of a message."""
+        item = self.main.view.current
+        parts = item.text.split("```") if item is not None else []
+        if len(parts) < 3:
+            self.say("there is no code block in this message", "warning")
+            return
+        code = parts[-2].partition("\n")[2]
+        self.console.copy_to_clipboard(code)
+        self.say(f"copied {len(code):,} characters of code", "good")
+
+    def do_search(self) -> None:
+        """Search all transcripts."""
+        from console.screens.search import SearchDialog
+
+        def go(found: tuple[str, int] | None) -> None:
+            if found is not None:
+                self.run_worker(self._go_to_message(*found), group="open", exclusive=True)
+
+        self.console.push_screen(SearchDialog(self.desk), go)
+
+    def do_configuration(self) -> None:
+        """Read the configuration again."""
+        self.console.configure_again()
+
+    def do_palette(self) -> None:
+        """Search all actions and sessions."""
+        self.console.action_command_palette()
+
+    def do_help(self) -> None:
+        """Show the keys."""
+        from console.screens.help import Help
+
+        state = self.state
+        self.console.push_screen(Help((a.shown, a.help, a.enabled(state) or "") for a in ACTIONS))
+
+    def do_quit(self) -> None:
+        """Leave, after asking when something is at work."""
+        self.console.leave()
+
+    # Fields
+
+    @on(LineList.Chosen, "#sessions")
+    def _chosen(self) -> None:
+        self.action_do("open")
+
+    @on(LineList.Chosen, "#spawns")
+    def _spawn_chosen(self) -> None:
+        if self.spawns.selected is not None:
+            self.go_to(self.spawns.selected)
+            self.main.view.focus()
+            self.add_class("-reading")
+
+    def on_input_changed(self, event: "Input.Changed") -> None:
+        """Narrow the list as the filter is written."""
+        if event.input is self.filter and self.desk.book.placement.needle != event.value:
+            self.desk.book.placement.needle = event.value
+            self._replace_rows()
+
+    async def on_input_submitted(self, event: "Input.Submitted") -> None:
+        """Leave the filter for the list, or look for the next older match."""
+        if event.input is self.filter:
+            self.sessions.focus()
+        elif event.input is self.find:
+            await self._find_older(event)
+
+    async def _find_older(self, event: "Input.Submitted") -> None:
+        view, key = self.main.view, self.main.key
+        if key is None or view.transcript is None or not event.value.strip():
+            return
+        try:
+            hits = await self.desk.gateway.search(event.value, ALL, key=key, limit=200)
+        except SwitchboardError as error:
+            self.say(error.message, "error")
+            return
+        places = [hit.seq for hit in hits if hit.seq >= view.transcript.first]
+        older = [seq for seq in places if view.cursor is None or seq < view.cursor]
+        if not places:
+            self.say(f"nothing here holds {event.value}", "warning")
+            return
+        target = (older or places)[0]
+        view.jump(target)
+        self.say(f"match {places.index(target) + 1} of {len(places)}" + ("" if older else ", from the newest again"))
+
+    def on_composer_submitted(self, event: "Composer.Submitted") -> None:
+        """Send what was written."""
+        row = self.desk.book.rows.get(self.main.key or "")
+        if not event.text.strip():
+            return
+        to = row.session.session_id if row is not None else main_key(self.desk.book.default_agent)
+        reason = self.desk.gateway.refusal("send")
+        if reason is not None:
+            self.say(f"{reason}; the draft is kept", "warning")
+            return
+        self.run_worker(self._submit_draft(to, event.text, self.main.key), group="send")
+
+    def on_composer_left(self) -> None:
+        """Go back to reading."""
+        self.main.view.focus()
+
+    # Inside
+
+    async def _submit_draft(self, to: str, text: str, key: str | None) -> None:
+        """Send what stands in the composer; it is only cleared once the message is stored."""
+        outcome = await self.console.operations.send(SendOrder(to, text))
+        self.say(outcome.sentence, outcome.tone)
+        if not outcome.ok:
+            return
+        memory = self.desk.memory
+        memory.add_history(text)
+        if key is not None:
+            memory.keep_draft(key, "")
+        self.console.remember_soon()
+        composer = self.main.composer
+        if composer is not None and self.main.key == key:
+            composer.use_history(memory.history)
+            if composer.text == text:
+                composer.load("")
+        self.main.view.action_last()
+
+    async def _tile(self) -> None:
+        """Show the transcript a second time, to stay there when the first one goes on."""
+        row = self.desk.book.rows.get(self.main.key or "")
+        transcript = self.desk.transcripts.get(self.main.key or "")
+        if row is not None and transcript is not None:
+            self.second = TranscriptPane(self.desk.now_ms, self.desk.name_of, self._glyph, id="second")
+            await self.query_one("#body").mount(self.second)
+            self.add_class("-tiled")
+            self.second.show(row, transcript)
+
+    def _send_ordered(self, order: SendOrder | None) -> None:
+        if order is not None:
+            self.say("sending …")
+            self._run(self.console.operations.send(order), go=order.to)
+
+    async def _ask_spawn(self) -> None:
+        from console.screens.spawn import SpawnDialog, SpawnOrder
+
+        gateway = self.desk.gateway
+        agents, models = await gateway.agents(), await gateway.models()
+        requester = self.row.session.key if self.row is not None else ""
+
+        def start(order: SpawnOrder | None) -> None:
+            if order is not None:
+                self._run(self.console.operations.spawn(order.arguments, order.requester))
+
+        await self.console.push_screen(SpawnDialog(self._choices(), requester, agents, models), start)
+
+    async def _show_whole(self, key: str, seq: int) -> None:
+        from console.live.items import read_item
+        from console.screens.viewer import Viewer
+
+        try:
+            message = await self.desk.whole(key, seq)
+        except SwitchboardError as error:
+            self.say(error.message, "error")
+            return
+        if message is not None:
+            title = f"{self.desk.name_of(key)}, message {seq}"
+            self.console.push_screen(Viewer(title, "\n\n".join(part.text for part in read_item(message).parts)))
+
+    async def _go_to_message(self, key: str, seq: int) -> None:
+        if self.go_to(key):
+            await self.open_session(key)
+            self.do_open()
+            self.main.view.jump(seq)
+
+    def _ask(self, title: str, text: str, answer: str, do: Callable[[], Doing]) -> None:
+        from console.screens.confirm import Choice, Confirm
+
+        choice = Choice("y", answer, "yes")
+
+        def answered(given: str | None) -> None:
+            if given == choice.answer:
+                self._run(do())
+
+        self.console.push_screen(Confirm(title, text, [choice]), answered)
+
+    def _run(self, deed: Doing, go: str | None = None) -> None:
+        """Do something in the background and say what came of it."""
+
+        async def run() -> None:
+            outcome = await deed
+            self.say(outcome.sentence, outcome.tone)
+            if go is not None and outcome.ok:
+                self.go_to(go)
+
+        self.run_worker(run(), group="deeds")
+
+    def _subject_row(self) -> Row:
+        row = self.subject
+        assert row is not None, "the table of actions has seen to it"
+        return row
+
+    def _choices(self) -> list[Row]:
+        rows = self.desk.book.rows.values()
+        return sorted((row for row in rows if row.look != "archived"), key=lambda row: -row.session.updated_at)
+
+    def _set_filter(self, needle: str) -> None:
+        self.query_one("#sessions-pane").set_class(bool(needle), "-filtering")
+        if self.filter is not None:
+            self.filter.value = needle
+
+    def _replace_rows(self) -> None:
+        self.desk.book.placement.reset()
+        self.sessions.release()
+        self._place()
+
+    def _read_if_focused(self) -> None:
+        self.set_class(self.pane in {"transcript", "composer"}, "-reading")

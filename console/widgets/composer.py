@@ -1,0 +1,186 @@
+"""Where the operator writes: several lines, history, slash commands with completion; Enter sends."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import TextArea
+
+from console.widgets.ink import fit, inks_of, line
+from core.model.commands import COMMANDS, CommandSpec
+
+
+class Composer(Vertical):
+    """The writing field with a line above it that says to whom, or completes a command."""
+
+    DEFAULT_CSS = """
+    Composer { height: auto; border-top: solid $ink-rule; }
+    Composer TextArea {
+        height: auto; min-height: 1; max-height: 8; border: none; padding: 0 1; background: $background;
+    }
+    """
+
+    class Submitted(Message):
+        """The operator sends what stands in the field."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Left(Message):
+        """The operator goes back to reading."""
+
+    class Changed(Message):
+        """The draft changed."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self) -> None:
+        super().__init__(id="composer")
+        self.field = _Field()
+        self.head = _Head()
+
+    def compose(self) -> ComposeResult:
+        """Put the head above the field."""
+        yield self.head
+        yield self.field
+
+    @property
+    def text(self) -> str:
+        """What stands in the field."""
+        return self.field.text
+
+    def load(self, text: str) -> None:
+        """Put a draft into the field."""
+        if self.field.text != text:
+            self.field.load_text(text)
+            self.field.move_cursor(self.field.document.end)
+        self.head.complete(text)
+
+    def use_history(self, history: Sequence[str]) -> None:
+        """Offer what was sent before, oldest first."""
+        self.field.sent = list(history)
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Pass the draft on and complete commands."""
+        event.stop()
+        self.head.complete(self.field.text)
+        self.post_message(self.Changed(self.field.text))
+
+
+class _Field(TextArea):
+    def __init__(self) -> None:
+        super().__init__(show_line_numbers=False, soft_wrap=True, compact=True, highlight_cursor_line=False)
+        self.sent: list[str] = []
+        self._at: int | None = None
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self._handle(event.key):
+            event.prevent_default()
+            event.stop()
+            return
+        await super()._on_key(event)
+
+    def _handle(self, key: str) -> bool:
+        """Do what a key means here; False for what the field itself does with it."""
+        if key == "enter":
+            self.post_message(Composer.Submitted(self.text))
+        elif key in {"ctrl+j", "shift+enter", "alt+enter"}:
+            self.insert("\n")
+        elif key == "escape":
+            self.post_message(Composer.Left())
+        elif key == "tab" and self.text.startswith("/"):
+            self._complete()
+        elif key == "up" and self.cursor_location[0] == 0:
+            return self._recall(-1)
+        elif key == "down" and self.cursor_location[0] == self.document.line_count - 1:
+            return self._recall(1)
+        else:
+            return False
+        return True
+
+    def _complete(self) -> None:
+        found = list(completions(self.text))
+        if found:
+            self.load_text(found[0][0])
+            self.move_cursor(self.document.end)
+
+    def _recall(self, step: int) -> bool:
+        """Go through what was sent before; False at either end."""
+        if not self.sent or (self._at is None and (step > 0 or self.text)):
+            return False
+        at = len(self.sent) if self._at is None else self._at
+        at = max(0, min(at + step, len(self.sent)))
+        self._at = at if at < len(self.sent) else None
+        self.load_text(self.sent[at] if self._at is not None else "")
+        self.move_cursor(self.document.end)
+        return True
+
+
+class _Head(Widget):
+    DEFAULT_CSS = "_Head { height: 1; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._words = ("", "", "")
+        self._hints: list[tuple[str, str]] = []
+
+    def show(self, to: str, about: str, right: str) -> None:
+        """Show to whom a message goes, as whom, and something on the right."""
+        if self._words != (to, about, right):
+            self._words = (to, about, right)
+            self.refresh()
+
+    def complete(self, text: str) -> None:
+        """Show the commands that a text may become."""
+        hints = list(completions(text)) if text.startswith("/") else []
+        if hints != self._hints:
+            self._hints = hints
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
+        """Draw the line."""
+        inks, width = inks_of(self), self.size.width
+        if self._hints:
+            parts: list[tuple[str, Style]] = [(" ", Style())]
+            for written, words in self._hints[:6]:
+                parts += [(written, inks.style("accent")), (f" {words}   ", inks.style("muted"))]
+            return line(parts, width, self.rich_style)
+        to, about, right = self._words
+        room = max(0, width - len(about) - len(right) - 10)
+        left = f" to {to}"
+        return line(
+            [
+                (fit(left, min(len(left), room)) + "   ", inks.style("text", bold=True)),
+                (fit(about, max(0, width - min(len(left), room) - 4 - len(right))), inks.style("muted")),
+                (right + " ", inks.style("accent")),
+            ],
+            width,
+            self.rich_style,
+        )
+
+
+def completions(text: str) -> Iterable[tuple[str, str]]:
+    """Return what a slash command can go on as, each with what it does."""
+    name, space, argument = text[1:].partition(" ")
+    if not space:
+        for spec in COMMANDS.values():
+            if spec.name.startswith(name.lower()):
+                yield f"/{spec.name}" + (" " if spec.arguments else ""), _words(spec)
+        return
+    spec = COMMANDS.get(name.lower())
+    if spec is not None:
+        for choice in spec.choices:
+            if choice.startswith(argument.lower()) and choice != argument:
+                yield f"/{spec.name} {choice}", spec.help
+
+
+def _words(spec: CommandSpec) -> str:
+    return f"{spec.arguments}" if spec.arguments else spec.help

@@ -1,0 +1,68 @@
+"""The third column of a wide screen: what decides about the selected session, and what it did lately."""
+
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+from console.live.desk import Desk
+from console.live.rows import Row
+from console.live.words import age, money, seconds_span, tokens
+from console.widgets.ink import fit, inks_of, line
+
+
+class Details(Widget):
+    """Facts about one session, one a line."""
+
+    DEFAULT_CSS = "Details { height: 1fr; border-top: solid $ink-rule; }"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(id="details")
+        self._desk = desk
+        self._row: Row | None = None
+
+    def show(self, row: Row | None) -> None:
+        """Show a session."""
+        if row is not self._row:
+            self._row = row
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a line."""
+        inks, width = inks_of(self), self.size.width
+        if y == 0:
+            return super().render_line(y)
+        lines = self._lines(self._row) if self._row is not None else []
+        if y - 1 >= len(lines):
+            return Strip.blank(width, self.rich_style)
+        label, text, ink = lines[y - 1]
+        heading = not label
+        parts = [
+            (" " + fit(label, 0 if heading else 14), inks.style("muted")),
+            (fit(text, width - (2 if heading else 16)), inks.style(ink, bold=heading) if text else Style()),
+        ]
+        return line(parts, width, self.rich_style)
+
+    def _lines(self, row: Row) -> list[tuple[str, str, str]]:
+        """Return label, text and ink of each line; a line without a label is a heading."""
+        session, now = row.session, self._desk.now_ms()
+        lines = [("", "POLICY", "text")]
+        allowed = row.policy.allowed
+        lines.append(("messages", f"{row.policy.effective} by {row.policy.reason}", "text" if allowed else "warning"))
+        lines.append(("override", session.send_policy or "inherit", "text"))
+        for number, rule in enumerate(self._desk.book.policy.rules, 1):
+            lines.append((f"rule {number}", f"{rule.action}: {rule.match.words}", "muted"))
+        lines.append(("default", self._desk.book.policy.default, "muted"))
+        lines += [("", "", "text"), ("", "SESSION", "text")]
+        lines.append(("kind", f"{session.kind}, agent {session.agent_id}", "text"))
+        lines.append(("id", session.session_id, "muted"))
+        lines.append(("messages", str(session.last_seq - session.first_seq + 1), "text"))
+        lines.append(("model", session.model or session.used_model or "the agent's own", "text"))
+        if session.thinking_level:
+            lines.append(("thinking", session.thinking_level, "text"))
+        lines.append(("created", f"{age(now - session.created_at)} ago", "text"))
+        if session.runtime_ms is not None:
+            lines.append(("last run", f"{seconds_span(session.runtime_ms)}, {session.status or ''}", "text"))
+        if session.spent_tokens:
+            cost = f", {money(session.cost_usd)}" if session.cost_usd is not None else ""
+            lines.append(("spent", f"{tokens(session.spent_tokens)} tokens{cost}", "text"))
+        return lines

@@ -1,0 +1,66 @@
+"""Drawing lines: words in inks, cut and padded by the cells they take, for line-API widgets."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, cast
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+from console.live.rows import Look
+from console.themes import Inks
+
+if TYPE_CHECKING:
+    from console.app import SwitchboardApp
+
+GLYPHS: Final[dict[Look, str]] = {
+    "failed": "×",
+    "running": "●",
+    "queued": "◌",
+    "idle": "·",
+    "done": "✓",
+    "archived": "▪",
+}
+ASCII_GLYPHS: Final[dict[Look, str]] = {
+    "failed": "x",
+    "running": "*",
+    "queued": "o",
+    "idle": ".",
+    "done": "+",
+    "archived": "#",
+}
+GLYPH_INKS: Final[dict[Look, str]] = {
+    "failed": "error",
+    "running": "accent",
+    "queued": "muted",
+    "idle": "muted",
+    "done": "good",
+    "archived": "muted",
+}
+PLAIN: Final = Style()
+
+
+def inks_of(widget: Widget) -> Inks:
+    """Return the inks of the theme in use."""
+    return cast("SwitchboardApp", widget.app).inks
+
+
+def fit(text: str, width: int, *, right: bool = False) -> str:
+    """Return the text in exactly that many cells: cut with `…`, padded on the right, or on the left."""
+    if width <= 0:
+        return ""
+    if text.isascii() and len(text) <= width:
+        return text.rjust(width) if right else text.ljust(width)
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…"
+    pad = " " * (width - length)
+    return pad + text if right else text + pad
+
+
+def line(parts: Iterable[tuple[str, Style]], width: int, base: Style = PLAIN) -> Strip:
+    """Return words in their styles as one line of exactly that many cells."""
+    segments = [Segment(text, base + style) for text, style in parts if text]
+    return Strip(segments).adjust_cell_length(width, base)

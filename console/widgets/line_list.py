@@ -1,0 +1,172 @@
+"""A list that draws only its visible lines: the ground of the session list, the spawn tree and the pickers."""
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+
+from console.live.heights import Heights
+from console.widgets.ink import inks_of
+from console.widgets.lines import Lines
+
+
+class LineList(Lines, can_focus=True):
+    """Rows of one or more lines with a cursor; whoever derives from it says what they look like.
+
+    Keys `j`, `k`, the arrows, page up and down, `g` and `G` move; Enter and a click choose.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "down", show=False, id="list.down"),
+        Binding("up,k", "move(-1)", "up", show=False, id="list.up"),
+        Binding("pagedown,ctrl+d", "page(1)", "page down", show=False, id="list.page-down"),
+        Binding("pageup,ctrl+u", "page(-1)", "page up", show=False, id="list.page-up"),
+        Binding("home,g", "first", "first", show=False, id="list.first"),
+        Binding("end,G", "last", "last", show=False, id="list.last"),
+        Binding("enter", "choose", "choose", show=False, id="list.choose"),
+    ]
+
+    KEEPS_CURSOR: ClassVar = True
+    """The row under the cursor stays marked while the keys go elsewhere."""
+
+    class Moved(Message):
+        """The cursor stands on another row."""
+
+        def __init__(self, owner: "LineList") -> None:
+            super().__init__()
+            self.owner = owner
+
+        @property
+        def control(self) -> "LineList":
+            """The list itself."""
+            return self.owner
+
+    class Chosen(Moved):
+        """The row under the cursor was chosen."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
+        super().__init__(id=id)
+        self.cursor = 0
+        self._heights = Heights()
+
+    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:  # noqa: ARG002
+        """Return the lines of a row, each as words in styles; whoever derives from this says which."""
+        return [[]] * self._heights[index]
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self._heights)
+
+    def set_heights(self, heights: list[int]) -> None:
+        """Use these rows, by the number of lines of each."""
+        self._heights.replace(heights)
+        self.cursor = max(0, min(self.cursor, len(heights) - 1))
+        self.show_heights()
+
+    def show_heights(self) -> None:
+        """Lay the rows out by their heights."""
+        self.set_height(self._heights.total)
+        self.refresh()
+
+    def refresh_row(self, index: int) -> None:
+        """Draw a row again, if it is visible."""
+        top = self._heights.start(index) - self.scroll_offset.y
+        if -self._heights[index] < top < self.size.height:
+            self.refresh(Region(0, max(0, top), self.size.width, self._heights[index]))
+
+    def visible_rows(self) -> range:
+        """Return the indexes of the rows on the screen."""
+        if not self.count:
+            return range(0)
+        first = self._heights.at(self.scroll_offset.y)
+        return range(first, self._heights.at(self.scroll_offset.y + self.size.height - 1) + 1)
+
+    def move_to(self, index: int) -> None:
+        """Put the cursor on a row and show it."""
+        if not self.count:
+            return
+        index = max(0, min(index, self.count - 1))
+        old, self.cursor = self.cursor, index
+        self._show_cursor()
+        if old != index:
+            self.refresh_row(min(old, self.count - 1))
+            self.refresh_row(index)
+            self.post_message(self.Moved(self))
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the screen."""
+        inks = inks_of(self)
+        width = self.size.width
+        base = self.base
+        y += self.scroll_offset.y
+        if y >= self._heights.total:
+            return Strip.blank(width, base)
+        index = self._heights.at(y)
+        under_cursor = index == self.cursor and (self.has_focus or self.KEEPS_CURSOR)
+        mark = "▌" if under_cursor and self.has_focus else " "
+        if under_cursor:
+            base += Style(bgcolor=None if inks.ansi else inks.cursor, reverse=(inks.ansi and self.has_focus) or None)
+        lines = self.row_lines(index, width - 1)
+        line = y - self._heights.start(index)
+        parts = lines[line] if line < len(lines) else []  # the row may have changed since the list was laid out
+        segments = [Segment(mark, base + inks.style("accent"))]
+        segments += [Segment(text, base + style) for text, style in parts if text]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor by rows."""
+        self.move_to(self.cursor + step)
+
+    def action_page(self, step: int) -> None:
+        """Move the cursor by a screenful."""
+        self.move_to(self.cursor + step * max(1, len(self.visible_rows()) - 1))
+
+    def action_first(self) -> None:
+        """Move to the first row."""
+        self.move_to(0)
+
+    def action_last(self) -> None:
+        """Move to the last row."""
+        self.move_to(self.count - 1)
+
+    def action_choose(self) -> None:
+        """Choose the row under the cursor."""
+        if self.count:
+            self.post_message(self.Chosen(self))
+
+    def on_click(self, event: events.Click) -> None:
+        """Move to the row that was clicked; choose it on the second click."""
+        y = event.y + self.scroll_offset.y
+        if y < self._heights.total:
+            index = self._heights.at(y)
+            if index == self.cursor and event.chain > 1:
+                self.action_choose()
+            self.move_to(index)
+
+    def on_focus(self) -> None:
+        """Show that the cursor takes keys."""
+        if self.count:
+            self.refresh_row(self.cursor)
+
+    def on_blur(self) -> None:
+        """Show that it does not."""
+        if self.count:
+            self.refresh_row(self.cursor)
+
+    def on_resize(self) -> None:
+        """Lay the rows out anew for another width."""
+        super().on_resize()
+        self.set_height(self._heights.total)
+        self._show_cursor()
+
+    def _show_cursor(self) -> None:
+        if self.count:
+            top = self._heights.start(self.cursor)
+            region = Region(0, top, self.size.width, self._heights[self.cursor])
+            self.scroll_to_region(region, animate=False, force=True)

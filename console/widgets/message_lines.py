@@ -1,0 +1,245 @@
+"""What a transcript's rows look like: who spoke, their words, their tools. Cut into chunks that are drawn when seen."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+
+from console.live.clean import clean_line
+from console.live.items import FOLDED_LINES, Item, Part
+from console.live.markdown_blocks import split_blocks
+from console.live.transcript import LiveReply, Transcript
+from console.live.words import seconds_span, size
+from console.themes import Inks
+from console.widgets.ink import PLAIN, fit
+from console.widgets.markdown_lines import Line, MarkdownLines
+
+INDENT: Final = 2
+KEPT_BLOCKS: Final = 2_000
+_SPOKEN_BY_AGENT: Final = frozenset({"assistant", "toolResult"})
+_VIA_WORDS: Final = {"sessions_send": "message from another session", "sessions_spawn": "result of a sub-agent"}
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some lines of a row that are drawn together.
+
+    Attributes:
+        draw: Makes the lines; called once, when they are first seen.
+        height: Number of lines; a guess until they were drawn.
+        lines: What was drawn.
+    """
+
+    draw: Callable[[], list[Line]]
+    height: int
+    lines: list[Line] | None = field(default=None)
+
+    def get(self) -> list[Line]:
+        """Return the lines, drawing them at the first time."""
+        if self.lines is None:
+            self.lines = self.draw()
+            self.height = len(self.lines)
+        return self.lines
+
+
+class MessageLines:
+    """Draws the rows of one transcript at one width.
+
+    Args:
+        agent_name: Name of the session's own agent.
+        name_of: Turns the key of another session into its name.
+    """
+
+    def __init__(
+        self, inks: Inks, markdown: MarkdownLines, width: int, agent_name: str, name_of: Callable[[str], str]
+    ) -> None:
+        self.width = width
+        self.thinking = False
+        self._inks = inks
+        self._markdown = markdown
+        self._agent_name = agent_name
+        self._name_of = name_of
+        self._blocks: OrderedDict[tuple[str, bool, bool], Chunk] = OrderedDict()
+
+    def chunks(self, transcript: Transcript, item: Item, now_ms: int) -> list[Chunk]:
+        """Return a row as chunks."""
+        before = transcript.peek(item.seq - 1) if item.seq > transcript.first else None
+        chunks: list[Chunk] = []
+        goes_on = item.role in _SPOKEN_BY_AGENT and _agent_goes_on(before)
+        if item.role != "system" and not goes_on:
+            space: list[Line] = [[]] if item.seq > transcript.first else []
+            chunks.append(_done([*space, self._header(item, now_ms)]))
+        elif goes_on and item.parts and item.parts[0].kind == "speech":
+            chunks.append(_done([[]]))
+        for part in item.parts:
+            chunks += self._part(transcript, item, part)
+        if item.stop_reason and item.role == "assistant":
+            words = {"aborted": "cut short: the run was stopped", "length": "cut short: the reply was too long"}
+            chunks.append(self._words(words.get(item.stop_reason, "cut short: the run failed"), "muted"))
+        return chunks
+
+    def live(self, transcript: Transcript, reply: LiveReply | None, now_ms: int, since_ms: int) -> list[Chunk]:
+        """Return the reply under way as chunks.
+
+        Args:
+            since_ms: When the run started, ms since the Unix epoch.
+        """
+        chunks: list[Chunk] = []
+        if not _agent_goes_on(transcript.peek(transcript.last)):
+            chunks.append(_done([[], self._author_line(self._agent_name, "", since_ms, now_ms)]))
+        for block in reply.blocks if reply is not None else ():
+            if block.kind == "thinking":
+                chunks += self._thought(block.words.text)
+            else:
+                chunks += [self._speech(part.source) for part in block.words.blocks]
+        for tool in reply.tools.values() if reply is not None else ():
+            took = seconds_span(max(0, now_ms - tool.started_at))
+            chunks.append(_done([self._tool_line("●", "accent", tool.name, tool.note, f"{took}  at work")]))
+        if reply is None or not (reply.blocks or reply.tools):
+            chunks.append(self._words(f"● at work  {seconds_span(max(0, now_ms - since_ms))}", "accent"))
+        return chunks
+
+    def missing(self, height: int) -> list[Line]:
+        """Return the lines of a row that is not in memory yet."""
+        return [self._indented([Segment("…", self._inks.style("muted"))]), *([[]] * max(0, height - 1))]
+
+    def _header(self, item: Item, now_ms: int) -> Line:
+        if item.source is not None:
+            who = f"{self._name_of(item.source)} → {self._agent_name}"
+            return self._author_line(who, _VIA_WORDS.get(item.via, item.via), item.timestamp, now_ms)
+        if item.role == "user":
+            return self._author_line("user", "", item.timestamp, now_ms)
+        return self._author_line(self._agent_name, item.model, item.timestamp, now_ms)
+
+    def _author_line(self, who: str, about: str, at_ms: int, now_ms: int) -> Line:
+        inks = self._inks
+        when = local_time(at_ms, now_ms)
+        about = fit(about, min(cell_len(about), self.width // 2)) if about else ""
+        room = max(4, self.width - len(when) - cell_len(about) - 4)
+        return [
+            Segment(when + "  ", inks.style("muted")),
+            Segment(fit(who, room), inks.style("text", bold=True)),
+            Segment("  " + about, inks.style("muted")),
+        ]
+
+    def _part(self, transcript: Transcript, item: Item, part: Part) -> Iterator[Chunk]:
+        match part.kind:
+            case "speech":
+                yield from (self._speech(block.source) for block in split_blocks(part.text))
+            case "plain":
+                yield from (self._speech(block.raw, plain=True) for block in split_blocks(part.text))
+            case "thinking":
+                yield from self._thought(part.text)
+            case "call":
+                if not transcript.answered(item.seq, part.call_id):
+                    yield _done([self._tool_line("▸", "muted", part.name, part.text, "no answer yet")])
+            case "result":
+                yield from self._result(transcript, item, part)
+            case "note":
+                yield self._words(f"{local_time(item.timestamp, item.timestamp)}  {part.text}", "muted")
+            case "failure":
+                yield self._words(f"× {part.text}", "error")
+        if part.cut and part.kind != "result":
+            yield self._words(f"… {size(part.cut)} more   o open", "muted")
+
+    def _result(self, transcript: Transcript, item: Item, part: Part) -> Iterator[Chunk]:
+        asked = transcript.call_of(item.seq, part.call_id)
+        took = seconds_span(max(0, item.timestamp - asked[0].timestamp)) if asked else ""
+        open_ = item.seq in transcript.unfolded
+        state = f"{took}  {'failed' if item.failed else 'ok'}".strip()
+        words = asked[1].text if asked else clean_line(part.text, 80)
+        ink = "error" if item.failed else "muted"
+        yield _done([self._tool_line("▾" if open_ else "▸", ink, part.name, words, state)])
+        if open_:
+            yield Chunk(lambda: self._unfolded(part), FOLDED_LINES + 1)
+
+    def _unfolded(self, part: Part) -> list[Line]:
+        """Draw the first lines of what a tool answered."""
+        muted = self._inks.style("muted")
+        lines = self._markdown.draw(part.text[: FOLDED_LINES * 400], self.width - 3 * INDENT, plain=True)
+        shown = [self._indented([Segment(s.text, muted) for s in line], 2 * INDENT) for line in lines[:FOLDED_LINES]]
+        left = len(lines) - FOLDED_LINES
+        rest = part.cut + max(0, len(part.text) - FOLDED_LINES * 400)
+        if rest or left > 0:
+            more = f"… {size(rest)} more" if rest else f"… {left} more lines"
+            shown.append(self._indented([Segment(f"{more}   o open", muted)], 2 * INDENT))
+        return shown or [self._indented([Segment("(nothing)", muted)], 2 * INDENT)]
+
+    def _thought(self, text: str) -> Iterator[Chunk]:
+        ink = self._inks.style("muted", italic=True)
+        if not self.thinking:
+            words = len(text.split())
+            yield _done([self._indented([Segment(f"▸ thinking  {words} words", self._inks.style("muted"))])])
+            return
+        for block in split_blocks(text):
+            yield self._speech(block.raw, plain=True, ink=ink)
+
+    def _speech(self, source: str, *, plain: bool = False, ink: Style = PLAIN) -> Chunk:
+        """Return a block of words; the same one gives the same chunk, so a reply keeps its heights as it grows."""
+        place = (source, plain, ink is PLAIN)
+        known = self._blocks.get(place)
+        if known is None:
+            known = self._blocks[place] = self._new_speech(source, plain=plain, ink=ink)
+            if len(self._blocks) > KEPT_BLOCKS:
+                self._blocks.popitem(last=False)
+        return known
+
+    def _new_speech(self, source: str, *, plain: bool, ink: Style) -> Chunk:
+        width = self.width - INDENT
+
+        def draw() -> list[Line]:
+            lines = self._markdown.draw(source, width, plain=plain)
+            if ink is not PLAIN:
+                lines = [[Segment(s.text, ink) for s in line] for line in lines]
+            space: list[Line] = [[]] if source.endswith("\n\n") else []
+            return [*(self._indented(line) for line in lines), *space]
+
+        guess = sum(1 + len(line) // max(8, width) for line in source.rstrip("\n").split("\n"))
+        return Chunk(draw, guess + source.endswith("\n\n"))
+
+    def _words(self, text: str, ink: str) -> Chunk:
+        style = self._inks.style(ink)
+
+        def draw() -> list[Line]:
+            lines = self._markdown.draw(text, self.width - INDENT, plain=True)
+            return [self._indented([Segment(s.text, style) for s in line]) for line in lines]
+
+        return Chunk(draw, 1 + len(text) // max(8, self.width - INDENT))
+
+    def _tool_line(self, sign: str, ink: str, name: str, words: str, state: str) -> Line:
+        inks = self._inks
+        room = self.width - INDENT - 2 - len(state) - 2
+        name = fit(name, min(cell_len(name), max(8, room // 2)))
+        style = inks.style("error" if ink == "error" else "muted")
+        return self._indented(
+            [
+                Segment(sign + " ", inks.style(ink)),
+                Segment(name, inks.style("text")),
+                Segment("  " + fit(words, room - cell_len(name) - 2) + "  ", inks.style("muted")),
+                Segment(state, style),
+            ]
+        )
+
+    def _indented(self, line: Sequence[Segment], by: int = INDENT) -> Line:
+        return [Segment(" " * by), *line]
+
+
+def local_time(at_ms: int, now_ms: int) -> str:
+    """Return a time of the day as `14:02`, with the day in front when it is another one."""
+    at, now = time.localtime(at_ms / 1000), time.localtime(now_ms / 1000)
+    clock = time.strftime("%H:%M", at)
+    return clock if at[:3] == now[:3] else f"{at.tm_mday} {time.strftime('%b', at)} {clock}"
+
+
+def _agent_goes_on(before: Item | None) -> bool:
+    """Whether the agent was speaking above, in the same run."""
+    return before is not None and before.role in _SPOKEN_BY_AGENT and not before.last
+
+
+def _done(lines: list[Line]) -> Chunk:
+    return Chunk(lambda: lines, len(lines), lines)

@@ -1,0 +1,112 @@
+"""A field that names a session: type a part of its name or key, take it from the list, or write a key in full."""
+
+from collections.abc import Sequence
+
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from console.live.rows import Row
+from console.widgets.ink import fit, inks_of
+from console.widgets.line_list import LineList
+
+SHOWN = 6
+
+
+class SessionField(Vertical):
+    """An input with the sessions that match below it while it has the focus.
+
+    Args:
+        rows: The sessions to choose from, best first.
+        value: Key to start with.
+        nobody: What an empty field means, such as `operator`.
+    """
+
+    DEFAULT_CSS = """
+    SessionField { height: auto; margin-bottom: 1; }
+    SessionField Input { margin-bottom: 0; }
+    SessionField LineList { height: auto; max-height: 6; display: none; }
+    SessionField:focus-within.-matching LineList { display: block; }
+    """
+
+    class Taken(Message):
+        """A session was taken from the list."""
+
+        def __init__(self, field: "SessionField") -> None:
+            super().__init__()
+            self.field = field
+
+    def __init__(self, rows: Sequence[Row], value: str, nobody: str, *, id: str) -> None:  # noqa: A002 - Textual's
+        super().__init__(id=id)
+        self._rows = rows
+        self.input = _Entry(value, placeholder=nobody, compact=True)
+        self.matches = _Matches()
+
+    def compose(self) -> ComposeResult:
+        """Put the matches below the input."""
+        yield self.input
+        yield self.matches
+
+    @property
+    def value(self) -> str:
+        """The key in the field; empty for nobody."""
+        return self.input.value.strip()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show what matches."""
+        event.stop()
+        needle = event.value.casefold().split()
+        exact = any(row.session.key == event.value for row in self._rows)
+        found = [row for row in self._rows if all(word in row.haystack for word in needle)] if not exact else []
+        self.matches.offer(found[:SHOWN])
+        self.set_class(bool(found), "-matching")
+
+    def take(self) -> bool:
+        """Take the session under the cursor of the list; False when none is offered."""
+        row = self.matches.current
+        if row is None or not self.has_class("-matching"):
+            return False
+        self.input.value = row.session.key
+        self.post_message(self.Taken(self))
+        return True
+
+
+class _Entry(Input):
+    async def _on_key(self, event: events.Key) -> None:
+        field = self.parent
+        assert isinstance(field, SessionField), "the entry is part of a field"
+        if event.key in {"down", "up"}:
+            field.matches.action_move(1 if event.key == "down" else -1)
+            event.prevent_default()
+            event.stop()
+            return
+        taken = event.key in {"enter", "tab"} and bool(self.value) and field.take()
+        if taken and event.key == "enter":
+            event.prevent_default()
+            event.stop()
+            return
+        await super()._on_key(event)
+
+
+class _Matches(LineList, can_focus=False):
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: list[Row] = []
+
+    @property
+    def current(self) -> Row | None:
+        return self._rows[self.cursor] if self._rows else None
+
+    def offer(self, rows: list[Row]) -> None:
+        self._rows = rows
+        self.cursor = 0
+        self.set_heights([1] * len(rows))
+
+    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
+        row = self._rows[index]
+        inks = inks_of(self)
+        name = fit(row.name, min(24, width // 3))
+        return [[(name + "  ", inks.style("text")), (fit(row.key, width - len(name) - 3), inks.style("muted"))]]

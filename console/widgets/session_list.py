@@ -1,0 +1,168 @@
+"""The session list: every session, live, who needs the operator first (LOOK)."""
+
+from collections.abc import Callable, Iterable
+
+from rich.cells import cell_len
+from rich.style import Style
+
+from console.live.book import Book
+from console.live.placement import Placed
+from console.live.rows import Row
+from console.live.words import age, clock_span, money, tokens
+from console.widgets.ink import GLYPH_INKS, fit, inks_of
+from console.widgets.line_list import LineList
+from core.model.keys import main_key
+
+HOLD_SECONDS = 3.0
+WIDE = 70
+"""From that many cells on a row shows tokens and the policy's name."""
+
+_Line = list[tuple[str, Style]]
+
+
+class SessionList(LineList):
+    """The rows of a book; the cursor stays on its session when rows move.
+
+    Args:
+        now_ms: The time that ages are counted from.
+        glyph: The sign of a row's state.
+    """
+
+    HELP = "Every session. The order is held for 3 s after the cursor has moved."
+
+    def __init__(self, book: Book, now_ms: Callable[[], int], glyph: Callable[[Row], str]) -> None:
+        super().__init__(id="sessions")
+        self._book = book
+        self._now_ms = now_ms
+        self._glyph = glyph
+        self._placed: list[Placed] = []
+        self._index: dict[str, int] = {}
+        self._moved_at = -HOLD_SECONDS
+        self.held = False
+        self._was_empty = False
+
+    @property
+    def selected(self) -> str | None:
+        """Key of the session under the cursor."""
+        return self._placed[self.cursor].key if self._placed else None
+
+    def show(self, changed: Iterable[str], *, place: bool, now: float) -> None:
+        """Draw what changed.
+
+        Args:
+            place: The order may have changed.
+            now: Monotonic seconds; the order is held for a while after the cursor was used.
+        """
+        due = now - self._moved_at >= HOLD_SECONDS
+        self.held = place and not due and bool(self._placed)
+        if place and not self.held:
+            self._place()
+            return
+        missing = grown = False
+        for key in changed:
+            index = self._index.get(key)
+            if index is None:
+                missing = True
+                continue
+            height = self._height(self._placed[index])
+            grown = grown or height != self._heights[index]
+            self._heights.set(index, height)
+            self.refresh_row(index)
+        if grown:
+            self.show_heights()
+        self.held = self.held or missing
+
+    def select(self, key: str) -> bool:
+        """Put the cursor on a session; False when it is not shown."""
+        index = self._index.get(key)
+        if index is None:
+            return False
+        self.move_to(index)
+        return True
+
+    def used(self, now: float) -> None:
+        """Hold the order for a while: the operator is working with the list."""
+        self._moved_at = now
+
+    def release(self) -> None:
+        """Let the order follow at once, as after a filter."""
+        self._moved_at = -HOLD_SECONDS
+
+    def tick(self) -> None:
+        """Draw the ages again."""
+        for index in self.visible_rows():
+            self.refresh_row(index)
+
+    def row_lines(self, index: int, width: int) -> list[_Line]:
+        """Return the one or two lines of a session."""
+        placed = self._placed[index]
+        row = self._book.rows.get(placed.key)
+        if row is None:
+            return []
+        inks = inks_of(self)
+        first = self._first_line(row, placed, width)
+        if not row.words or self._heights[index] < 2:
+            return [first]
+        indent = 3 + len(placed.branch)
+        ink = inks.style("error" if row.look == "failed" else "muted")
+        return [first, [(" " * indent + fit(row.words, width - indent - 1), ink)]]
+
+    def _first_line(self, row: Row, placed: Placed, width: int) -> _Line:
+        inks = inks_of(self)
+        text, muted = inks.style("text", bold=bool(row.unread)), inks.style("muted")
+        columns: _Line = [(fit(row.channel, 9), muted), (fit(self._time(row), 6, right=True), muted)]
+        if width >= WIDE:
+            columns.append((fit(self._tokens(row), 7, right=True), muted))
+        if self._book.costs:
+            columns.append((fit(self._cost(row), 8, right=True), muted))
+        denied = not row.policy.allowed
+        if width >= WIDE:
+            columns.append((fit("  ⊘ deny" if denied else "", 10), inks.style("warning")))
+        rest = width - 2 - len(placed.branch) - sum(len(part) for part, _ in columns) - 2
+        unread = f" +{row.unread}" if row.unread else ""
+        badge = " ⊘" if denied and width < WIDE else ""
+        room = max(4, rest - len(unread) - len(badge))
+        name = fit(row.name, min(room, max(1, len(row.name)))).rstrip()
+        tail = unread + badge
+        return [
+            (placed.branch, muted),
+            (self._glyph(row) + " ", inks.style(GLYPH_INKS[row.look])),
+            (name, text),
+            (unread, inks.style("accent")),
+            (badge, inks.style("warning")),
+            (fit("", max(0, rest + 1 - cell_len(name) - len(tail))), muted),
+            *columns,
+        ]
+
+    def _time(self, row: Row) -> str:
+        now = self._now_ms()
+        if row.look == "running" and row.session.started_at is not None:
+            return clock_span(now - row.session.started_at)
+        return "queued" if row.look == "queued" else age(now - row.session.updated_at)
+
+    def _tokens(self, row: Row) -> str:
+        return tokens(row.session.spent_tokens) if row.session.spent_tokens else ""
+
+    def _cost(self, row: Row) -> str:
+        return money(row.session.cost_usd) if row.session.cost_usd is not None else ""
+
+    def _place(self) -> None:
+        selected = self.selected
+        self._placed = self._book.placement.placed()
+        self._index = {placed.key: index for index, placed in enumerate(self._placed)}
+        # The first sessions of an empty list come in any order; the main one is where a newcomer looks.
+        wanted = selected if selected is not None or self.count else main_key(self._book.default_agent)
+        if wanted in self._index and (selected is not None or self._was_empty):
+            self.cursor = self._index[wanted]
+        self._was_empty = not self._placed
+        offset = self.scroll_offset.y
+        rows = self._book.rows
+        self.set_heights([2 if rows[placed.key].words else 1 for placed in self._placed])
+        if self.scroll_offset.y == offset:
+            self._show_cursor()
+        if self.selected != selected:
+            self.post_message(self.Moved(self))
+
+    def _height(self, placed: Placed) -> int:
+        row = self._book.rows.get(placed.key)
+        return 2 if row is not None and row.words else 1

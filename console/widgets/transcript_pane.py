@@ -1,0 +1,135 @@
+"""One session in full: who it is, what it costs, what decides about it, its transcript, and where to write to it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.strip import Strip
+from textual.widget import Widget
+
+from console.live.rows import Row, state_word
+from console.live.transcript import Transcript
+from console.live.words import money, tokens
+from console.widgets.ink import GLYPH_INKS, fit, inks_of, line
+from console.widgets.transcript_view import TranscriptView
+
+if TYPE_CHECKING:
+    from console.widgets.composer import Composer
+
+NOTHING = (
+    "No session yet.",
+    "Press s to send a first message to main, or run `switchboard send main hello`.",
+)
+
+
+class TranscriptPane(Vertical):
+    """Header, transcript and, where one can write, the composer.
+
+    Args:
+        glyph: The sign of a row's state.
+    """
+
+    DEFAULT_CSS = "TranscriptPane { width: 1fr; }"
+
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        name_of: Callable[[str], str],
+        glyph: Callable[[Row], str],
+        *,
+        id: str | None = None,  # noqa: A002 - Textual's name for it
+    ) -> None:
+        super().__init__(id=id)
+        self.key: str | None = None
+        self.header = _Header(glyph)
+        self.view = TranscriptView(now_ms, name_of)
+        self.composer: Composer | None = None
+
+    def compose(self) -> ComposeResult:
+        """Put the header above the transcript."""
+        yield self.header
+        yield self.view
+
+    async def add_composer(self) -> None:
+        """Add the place to write to the session."""
+        from console.widgets.composer import Composer
+
+        self.composer = Composer()
+        await self.mount(self.composer)
+
+    def show(self, row: Row, transcript: Transcript) -> None:
+        """Show a session's transcript from its end."""
+        self.key = row.session.key
+        self.show_row(row)
+        self.view.show(transcript, row.name)
+
+    def show_row(self, row: Row | None) -> None:
+        """Show what is known of the session now."""
+        self.header.show(row)
+        self.view.working_since = row.session.started_at if row is not None and row.look == "running" else None
+        if row is not None and self.composer is not None:
+            below = self.view.below
+            note = f"{below} new below ↓" if below else ""
+            words = f"⊘ {row.policy.effective} by {row.policy.reason}" if not row.policy.allowed else "as operator"
+            self.composer.head.show(row.name, words, note)
+
+
+class _Header(Widget):
+    """Two lines: name, key and state; model, context, cost and policy."""
+
+    DEFAULT_CSS = "_Header { height: 3; border-bottom: solid $ink-rule; }"
+
+    def __init__(self, glyph: Callable[[Row], str]) -> None:
+        super().__init__()
+        self._glyph = glyph
+        self._row: Row | None = None
+
+    def show(self, row: Row | None) -> None:
+        """Show a session."""
+        if row is not self._row:
+            self._row = row
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a line."""
+        width = self.size.width
+        if y >= 2:
+            return super().render_line(y)
+        row = self._row
+        inks = inks_of(self)
+        if row is None:
+            return line([(" " + NOTHING[y], inks.style("muted"))], width, self.rich_style)
+        return line(self._first(row, width) if y == 0 else self._second(row, width), width, self.rich_style)
+
+    def _first(self, row: Row, width: int) -> list[tuple[str, Style]]:
+        inks = inks_of(self)
+        word = f"{self._glyph(row)} {state_word(row)}"
+        if row.session.queued:
+            word += f", {row.session.queued} queued"
+        name = fit(row.name, min(len(row.name), width // 2))
+        room = max(0, width - len(name) - len(word) - 5)
+        return [
+            (f" {name}  ", inks.style("text", bold=True)),
+            (fit(row.key, room), inks.style("muted")),
+            (f" {word} ", inks.style(GLYPH_INKS[row.look])),
+        ]
+
+    def _second(self, row: Row, width: int) -> list[tuple[str, Style]]:
+        inks = inks_of(self)
+        session = row.session
+        facts = [session.model or session.used_model or "", row.channel]
+        if session.total_tokens:
+            window = f" of {tokens(session.context_tokens)}" if session.context_tokens else ""
+            facts.append(f"{tokens(session.total_tokens)}{window} in context")
+        if session.cost_usd is not None:
+            facts.append(money(session.cost_usd))
+        policy = row.policy
+        word = f"{'⊘ ' if not policy.allowed else ''}{policy.effective} by {policy.reason}"
+        left = " " + "   ".join(fact for fact in facts if fact)
+        room = max(0, width - len(word) - 2)
+        return [
+            (fit(left, room), inks.style("muted")),
+            (fit(f" {word} ", width - room), inks.style("warning" if not policy.allowed else "muted")),
+        ]

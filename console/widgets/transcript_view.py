@@ -1,0 +1,437 @@
+"""One transcript, live: of any length, drawing only what is on the screen (DESIGN 8).
+
+Heights of rows that nobody has seen are guesses; those around the view are made exact before they are drawn, with the
+row at the top kept where it is. At the end the view follows what is said; scrolling up lets go, `G` takes hold again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from console.live.heights import Heights
+from console.live.items import Item
+from console.live.transcript import Transcript
+from console.widgets.ink import inks_of
+from console.widgets.lines import Lines
+from console.widgets.markdown_lines import MarkdownLines
+from console.widgets.message_lines import Chunk, MessageLines
+
+GUESS: Final = 4
+"""Lines of a row that nobody has seen."""
+KEPT_ROWS: Final = 600
+
+
+class TranscriptView(Lines, can_focus=True):
+    """Draws a `Transcript`.
+
+    Attributes:
+        follow: Stay at the end while things are said.
+        cursor: `seq` of the row that `Enter`, `c` and `o` mean; None for the newest while following.
+        working_since: ms since the Unix epoch at which the run under way started, None when there is none.
+    """
+
+    HELP = "The transcript. Enter folds a tool call or goes to where a message came from."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "next message", show=False, id="transcript.down"),
+        Binding("up,k", "move(-1)", "previous message", show=False, id="transcript.up"),
+        Binding("pagedown,ctrl+d", "page(1)", "page down", show=False, id="transcript.page-down"),
+        Binding("pageup,ctrl+u", "page(-1)", "page up", show=False, id="transcript.page-up"),
+        Binding("home,g", "first", "first message", show=False, id="transcript.first"),
+        Binding("end,G", "last", "newest", show=False, id="transcript.last"),
+        Binding("enter,space", "choose", "fold, follow", show=False, id="transcript.choose"),
+    ]
+
+    class Wanted(Message):
+        """Rows are looked at that are not in memory."""
+
+        def __init__(self, transcript: Transcript) -> None:
+            super().__init__()
+            self.transcript = transcript
+
+    class Source(Message):
+        """The operator wants to see the session a message came from."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    class Moved(Message):
+        """The view or its cursor moved, or what is below the end changed."""
+
+    def __init__(self, now_ms: Callable[[], int], name_of: Callable[[str], str]) -> None:
+        super().__init__()
+        self.transcript: Transcript | None = None
+        self.follow = True
+        self.cursor: int | None = None
+        self.working_since: int | None = None
+        self.thinking = False
+        self._now_ms = now_ms
+        self._name_of = name_of
+        self._agent_name = ""
+        self._heights = Heights()
+        self._rows: OrderedDict[int, list[Chunk]] = OrderedDict()
+        self._lines: MessageLines | None = None
+        self._markdown: MarkdownLines | None = None
+        self._settling = False
+
+    # What is shown
+
+    def show(self, transcript: Transcript | None, agent_name: str) -> None:
+        """Show a transcript from its end."""
+        self.transcript = transcript
+        self._agent_name = agent_name
+        self.follow, self.cursor = True, None
+        self._rows.clear()
+        self._lines = None
+        count = len(transcript) if transcript is not None else 0
+        self._heights.replace([GUESS] * count + [0])
+        self.update()
+
+    def update(self) -> None:
+        """Take in what changed in the transcript and draw it."""
+        transcript = self.transcript
+        if transcript is None:
+            self.set_height(0)
+            self.refresh()
+            return
+        self._grow(transcript)
+        for seq in transcript.take_changed():
+            self._rows.pop(seq, None)
+        self._rows.pop(transcript.last + 1, None)
+        self._settle()
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def redraw(self) -> None:
+        """Draw everything anew: another width, theme or name."""
+        self._rows.clear()
+        self._lines = self._markdown = None
+        self.update()
+
+    @property
+    def below(self) -> int:
+        """How many messages stand below the last visible line."""
+        if self.transcript is None or self.follow:
+            return 0
+        last = self._heights.at(self.scroll_offset.y + self.size.height - 1)
+        return max(0, len(self.transcript) - 1 - last)
+
+    @property
+    def current(self) -> Item | None:
+        """The row under the cursor, or the newest one that says something."""
+        transcript = self.transcript
+        if transcript is None or not len(transcript):
+            return None
+        seq = transcript.last if self.cursor is None else self.cursor
+        while seq > transcript.first and (item := transcript.peek(seq)) is not None and not item.text:
+            seq -= 1
+        return transcript.peek(seq)
+
+    def jump(self, seq: int) -> None:
+        """Put the cursor on a message and show it."""
+        if self.transcript is None:
+            return
+        self.follow = False
+        self.cursor = max(self.transcript.first, min(seq, self.transcript.last))
+        self._show_cursor()
+
+    def unfold_all(self, *, unfold: bool) -> None:
+        """Show what tools answered around the view, or fold it all."""
+        transcript = self.transcript
+        if transcript is None:
+            return
+        transcript.changed.update(transcript.unfolded)
+        transcript.unfolded.clear()
+        if unfold:
+            index = self._heights.at(self.scroll_offset.y)
+            near = range(transcript.first + index - 20, transcript.first + index + self.size.height + 20)
+            for seq in near:
+                item = transcript.peek(seq)
+                if item is not None and item.role == "toolResult":
+                    transcript.toggle(seq)
+        self.update()
+
+    # Keys
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor by messages; through a message longer than the screen by lines."""
+        transcript = self.transcript
+        if transcript is None or not len(transcript):
+            return
+        if self.cursor is None:
+            self.cursor = transcript.last if step < 0 else self._top_seq()
+        elif self._has_more(self.cursor, step):
+            self._scroll_by(step * max(1, self.size.height // 3))
+            return
+        else:
+            self.cursor = self._neighbour(self.cursor, step)
+        self.follow = False
+        self._show_cursor()
+        if step > 0 and self.cursor == transcript.last and not self._has_more(self.cursor, step):
+            self.action_last()
+
+    def action_page(self, step: int) -> None:
+        """Scroll by a screenful."""
+        self._scroll_by(step * max(1, self.size.height - 2))
+
+    def action_first(self) -> None:
+        """Go to the very first message."""
+        if self.transcript is not None and len(self.transcript):
+            self.jump(self.transcript.first)
+
+    def action_last(self) -> None:
+        """Go to the end and follow it."""
+        self.follow, self.cursor = True, None
+        self._settle()
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def action_choose(self) -> None:
+        """Fold or unfold a tool's answer, or go to the session a message came from."""
+        transcript = self.transcript
+        if transcript is None or self.cursor is None:
+            return
+        item = transcript.peek(self.cursor)
+        if item is None:
+            return
+        if item.source is not None:
+            self.post_message(self.Source(item.source))
+        elif item.role == "toolResult":
+            transcript.toggle(item.seq)
+            self.update()
+
+    # Drawing
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the screen."""
+        width, base = self.size.width, self.base
+        y += self.scroll_offset.y
+        transcript = self.transcript
+        if transcript is None or y >= self._heights.total:
+            return Strip.blank(width, base)
+        index = self._heights.at(y)
+        seq = transcript.first + index
+        line = self._line(transcript, seq, y - self._heights.start(index))
+        marked = self.cursor == seq and self.has_focus
+        mark = Segment("▌" if marked else " ", base + inks_of(self).style("accent"))
+        segments = [Segment(s.text, base + s.style if s.style else base) for s in line]
+        return Strip([mark, *segments]).adjust_cell_length(width, base)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Make exact what comes into view."""
+        super().watch_scroll_y(old_value, new_value)
+        if not self._settling and round(old_value) != round(new_value):
+            if new_value < old_value:
+                self.follow = False
+            elif self.max_scroll_y - new_value < 1:
+                self.follow = True
+            self._settle()
+            self.post_message(self.Moved())
+
+    def on_resize(self) -> None:
+        """Lay out for another width."""
+        super().on_resize()
+        if self._lines is not None and self._lines.width != self.size.width - 2:
+            self.redraw()
+        else:
+            self._settle()
+
+    def on_focus(self) -> None:
+        """Show the cursor."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Hide the cursor."""
+        self.refresh()
+
+    def tick(self) -> None:
+        """Draw the clock of what is at work."""
+        if self.working_since is not None:
+            self.update()
+
+    # Heights
+
+    def _grow(self, transcript: Transcript) -> None:
+        """Have a height for each message, and a last one for the reply under way."""
+        while len(self._heights) <= len(transcript):
+            self._heights.append(0)
+            self._heights.set(len(self._heights) - 2, GUESS)
+        if len(self._heights) > len(transcript) + 1:
+            self._heights.replace([GUESS] * len(transcript) + [0])
+
+    def _settle(self) -> None:
+        """Make the heights around the view exact, keeping the row at the top where it is."""
+        transcript = self.transcript
+        if transcript is None or self._settling or not self.size.height:
+            return
+        self._settling = True
+        try:
+            for _ in range(3):  # what comes into view by a correction may need one itself
+                if not self._settle_once(transcript):
+                    break
+        finally:
+            self._settling = False
+        if transcript.wanted:
+            self.post_message(self.Wanted(transcript))
+
+    def _settle_once(self, transcript: Transcript) -> bool:
+        height = self.size.height
+        if self.follow:
+            total = self._heights.total
+            changed = self._measure(transcript, total - 2 * height, total + height)
+            top = max(0, self._heights.total - height)
+        else:
+            view = self.scroll_offset.y
+            anchor = self._anchor(view)
+            changed = self._measure(transcript, view - height, view + 2 * height)
+            top = self._line_of(anchor)
+        self.set_height(self._heights.total)
+        self.scroll_to(y=top, animate=False, force=True)
+        return changed
+
+    def _measure(self, transcript: Transcript, low: int, high: int) -> bool:
+        """Make the heights of what stands between two lines exact; whether any of them changed."""
+        changed = False
+        index = self._heights.at(max(0, low))
+        start = self._heights.start(index)
+        while index < len(self._heights) and start < high:
+            chunks = self._chunks(transcript, transcript.first + index)
+            end = start + self._heights[index]
+            if chunks is not None:
+                _draw_between(chunks, low - start, high - start)
+                exact = sum(chunk.height for chunk in chunks)
+                changed |= exact != self._heights[index]
+                self._heights.set(index, exact)
+            start = end
+            index += 1
+        return changed
+
+    def _anchor(self, view: int) -> tuple[int, int, int]:
+        """Return what stands at a line: the row, its chunk, the line in that."""
+        index = self._heights.at(view)
+        into = view - self._heights.start(index)
+        chunks = self._rows.get(index + self.transcript.first, []) if self.transcript is not None else []
+        for number, chunk in enumerate(chunks):
+            if into < chunk.height:
+                return index, number, into
+            into -= chunk.height
+        return index, len(chunks), into
+
+    def _line_of(self, anchor: tuple[int, int, int]) -> int:
+        """Return the line where an anchor stands now."""
+        index, number, into = anchor
+        assert self.transcript is not None, "an anchor is in a transcript"
+        chunks = self._rows.get(index + self.transcript.first, [])
+        line = sum(chunk.height for chunk in chunks[:number])
+        limit = chunks[number].height if number < len(chunks) else self._heights[index] - line
+        return self._heights.start(index) + line + max(0, min(into, limit - 1))
+
+    def _chunks(self, transcript: Transcript, seq: int) -> list[Chunk] | None:
+        """Return a row's chunks, None while its message is not in memory."""
+        known = self._rows.get(seq)
+        if known is not None:
+            self._rows.move_to_end(seq)
+            return known
+        if seq == transcript.last + 1:
+            if transcript.live is None and self.working_since is None:
+                chunks: list[Chunk] = []
+            else:
+                since = self.working_since or self._now_ms()
+                chunks = self._drawer.live(transcript, transcript.live, self._now_ms(), since)
+        else:
+            item = transcript.item(seq)
+            if item is None:
+                return None
+            chunks = self._drawer.chunks(transcript, item, self._now_ms())
+        self._rows[seq] = chunks
+        while len(self._rows) > KEPT_ROWS:
+            self._rows.popitem(last=False)
+        return chunks
+
+    @property
+    def _drawer(self) -> MessageLines:
+        if self._lines is None:
+            inks = inks_of(self)
+            if self._markdown is None:
+                self._markdown = MarkdownLines(inks)
+            self._lines = MessageLines(inks, self._markdown, self.size.width - 2, self._agent_name, self._name_of)
+            self._lines.thinking = self.thinking
+        return self._lines
+
+    def _line(self, transcript: Transcript, seq: int, offset: int) -> list[Segment]:
+        chunks = self._chunks(transcript, seq)
+        if chunks is None:
+            return self._drawer.missing(GUESS)[0] if offset == 1 else []
+        for chunk in chunks:
+            if offset < chunk.height:
+                lines = chunk.get()
+                return lines[offset] if offset < len(lines) else []
+            offset -= chunk.height
+        return []
+
+    # The cursor
+
+    def _top_seq(self) -> int:
+        assert self.transcript is not None, "there is a cursor only in a transcript"
+        return self.transcript.first + self._heights.at(self.scroll_offset.y)
+
+    def _neighbour(self, seq: int, step: int) -> int:
+        """Return the next row in a direction that has lines."""
+        assert self.transcript is not None, "there is a cursor only in a transcript"
+        first, last = self.transcript.first, self.transcript.last
+        nearest = seq
+        while first <= nearest + step <= last:
+            nearest += step
+            if self._heights[nearest - first]:
+                return nearest
+        return seq
+
+    def _has_more(self, seq: int, step: int) -> bool:
+        """Whether the row goes on beyond the screen in that direction."""
+        assert self.transcript is not None, "there is a cursor only in a transcript"
+        index = seq - self.transcript.first
+        top, bottom = self._heights.start(index), self._heights.start(index + 1)
+        view = self.scroll_offset.y
+        if self._heights[index] <= self.size.height:
+            return False
+        return bottom > view + self.size.height if step > 0 else top < view
+
+    def _show_cursor(self) -> None:
+        if self.transcript is None or self.cursor is None:
+            return
+        index = self.cursor - self.transcript.first
+        start = self._heights.start(index)
+        self._measure(self.transcript, start - self.size.height, start + self.size.height)
+        self.set_height(self._heights.total)
+        top, bottom = self._heights.start(index), self._heights.start(index + 1)
+        view, height = self.scroll_offset.y, self.size.height
+        if top < view or bottom - top >= height:
+            self.scroll_to(y=top, animate=False, force=True)
+        elif bottom > view + height:
+            self.scroll_to(y=bottom - height, animate=False, force=True)
+        self._settle()
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def _scroll_by(self, lines: int) -> None:
+        self.follow = False
+        self.scroll_to(y=self.scroll_offset.y + lines, animate=False, force=True)
+        if self.cursor is not None and self.transcript is not None:
+            visible = self._heights.at(self.scroll_offset.y + self.size.height // 2)
+            self.cursor = self.transcript.first + min(visible, len(self.transcript) - 1)
+            self.refresh()
+
+
+def _draw_between(chunks: list[Chunk], low: int, high: int) -> None:
+    """Draw the chunks of a row that stand between two of its lines."""
+    start = 0
+    for chunk in chunks:
+        end = start + chunk.height
+        if end > low and start < high:
+            chunk.get()
+        start = end
