@@ -1,7 +1,10 @@
 """The console: one Textual app around a desk."""
 
+import contextlib
+import gc
 import locale
 import os
+import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -63,11 +66,12 @@ class SwitchboardApp(App[None]):
         self._remember_timer: Timer | None = None
         self._leaving = False
         self._drawn_at = 0.0
+        self._first_picture = contextlib.ExitStack()
         for inks in THEMES.values():
             self.register_theme(inks.theme())
         self.set_reactive(App.theme, DEFAULT_THEME)  # setting it would read every style a second time
         self.stylesheet.set_variables(self.get_css_variables())
-        self.watch_screen = WatchScreen(self.desk)
+        self.watch_screen = WatchScreen(self.desk, shutil.get_terminal_size().columns)
 
     @property
     def inks(self) -> Inks:
@@ -85,12 +89,12 @@ class SwitchboardApp(App[None]):
         return commands(self, screen)
 
     def get_default_screen(self) -> Screen[Any]:
-        """Start on the watch screen, laid out for the terminal's width from the first frame on."""
-        self.watch_screen.add_class(self.watch_screen.width_class(self.size.width))
+        """Start on the watch screen."""
         return self.watch_screen
 
     def on_mount(self) -> None:
-        """Show the empty screen first; everything else comes after it."""
+        """Lay the screen out; its first picture already holds the rows and a transcript."""
+        self._first_picture.enter_context(self.batch_update())
         self.call_after_refresh(self._begin)
 
     # Beginning and ending
@@ -106,10 +110,15 @@ class SwitchboardApp(App[None]):
             self.desk.take_dirty()
             self.desk.on_dirty = self._flush_soon
             await screen.begin()
-            self.run_worker(self.desk.follow(), group="follow", exit_on_error=True)
-            self.call_after_refresh(self._go_live)
         except SwitchboardError as error:
             screen.standing.say(error.message, "error")
+            return
+        finally:
+            self._first_picture.close()
+            gc.freeze()
+            gc.enable()
+        self.run_worker(self.desk.follow(), group="follow", exit_on_error=True)
+        self.call_after_refresh(self._go_live)
 
     def _go_live(self) -> None:
         self.run_worker(self._complete(), group="start", exit_on_error=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from console.host import Host
-from core.agents.choose import AgentBackends
 from core.config.paths import Places
 from core.gateway import Gateway
 from core.model.access import Operator
@@ -87,7 +86,7 @@ def open_demo(pace: float | None = None) -> Generator[Demo]:
         config = folder / "config.json5"
         config.write_text(json.dumps(CONFIG), encoding="utf-8")
         places = Places(folder / "state", config, "demo", "demo", config_required=True)
-        yield Demo(Host(places, AgentBackends() if pace is None else AgentBackends(pace)), play)
+        yield Demo(Host(places, pace=pace), play)
 
 
 async def play(host: Host) -> None:

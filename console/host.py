@@ -2,12 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core.agents.choose import AgentBackends
 from core.config.paths import Places
-from core.config.settings import NO_MODEL_HINT, Settings
 from core.model.errors import Conflict
 from core.runtime.gateway import Runtime
+
+if TYPE_CHECKING:
+    from core.agents.choose import AgentBackends
+    from core.config.settings import Settings
 
 
 class Host:
@@ -15,31 +18,34 @@ class Host:
 
     Opening reads nothing but the state; no configuration is parsed and no lock is taken before `start`.
 
+    Args:
+        pace: Seconds between two words of the builtin agent, None for its own.
+
     Attributes:
         runtime: The gateway.
         hint: One line for a start without a model; empty otherwise.
-        trouble: Why nothing can be changed here, in one sentence; empty when it can.
     """
 
-    def __init__(self, places: Places, backends: AgentBackends | None = None) -> None:
+    def __init__(self, places: Places, *, pace: float | None = None) -> None:
         self.places = places
         self.runtime = Runtime.open(places.state)
         self.hint = ""
-        self.trouble = ""
-        self._backends = backends or AgentBackends()
+        self._pace = pace
+        self._backends: AgentBackends | None = None
 
     @property
     def state(self) -> Path:
         """The state directory."""
         return self.places.state
 
-    async def settings(self) -> Settings:
+    async def settings(self) -> "Settings":
         """Read the configuration.
 
         Raises:
             Invalid: It is wrong; the sentence says where.
         """
-        return await asyncio.to_thread(_load, self.places)  # the parser takes 100 ms to import
+        settings, self._backends = await asyncio.to_thread(_load, self.places, self._pace)  # 100 ms of imports
+        return settings
 
     async def start(self, command: str, *, run_all: bool = True, run_own: bool = True) -> None:
         """Read the configuration, take the state directory over and run work.
@@ -49,7 +55,8 @@ class Host:
             Conflict: Another process owns the state directory; reading works, and its changes are followed.
         """
         settings = await self.settings()
-        self.hint = "" if settings.has_model else NO_MODEL_HINT
+        assert self._backends is not None, "they come with the settings"
+        self.hint = settings.hint
         try:
             await self.runtime.start(settings, self._backends, command=command, run_all=run_all, run_own=run_own)
         except Conflict:
@@ -59,10 +66,12 @@ class Host:
     async def close(self) -> None:
         """Stop what is at work and give everything free."""
         await self.runtime.close()
-        await self._backends.close()
+        if self._backends is not None:
+            await self._backends.close()
 
 
-def _load(places: Places) -> Settings:
+def _load(places: Places, pace: float | None) -> "tuple[Settings, AgentBackends]":
+    from core.agents.choose import AgentBackends
     from core.config.load import load
 
-    return load(places)
+    return load(places), AgentBackends() if pace is None else AgentBackends(pace)

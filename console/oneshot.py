@@ -12,7 +12,6 @@ from typing import Any, Final
 from console.host import Host
 from console.live.words import age, money, seconds_span, tokens
 from console.output import print_error, print_json, print_progress, print_table, print_text, write_line
-from core.agents.choose import AgentBackends
 from core.config.paths import Places, find_places
 from core.model.access import ALL, OPERATOR, Operator
 from core.model.commands import parse_command
@@ -47,7 +46,7 @@ async def _run(options: argparse.Namespace, places: Places) -> int:
     assert task is not None, "asyncio.run runs a task"
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
-    host = Host(places, AgentBackends(pace=0.0))
+    host = Host(places, pace=0.0)
     try:
         host.runtime.settings = await host.settings()
         return await _COMMANDS[options.command](OneShot(host), options)

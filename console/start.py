@@ -1,4 +1,4 @@
-"""Opens the console: state first, screen next, everything heavy after the first picture."""
+"""Opens the console: state first, then the screen with what is stored; everything heavy after its first picture."""
 
 import asyncio
 import signal

@@ -11,9 +11,9 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from console.live.clean import HARMLESS
+from console.live.clean import HARMLESS, harmful_ranges
 
-_HARMFUL: Final = re.compile("[" + "".join(re.escape(chr(code)) for code in sorted(HARMLESS)) + "]")
+_HARMFUL: Final = re.compile("[" + harmful_ranges() + "]")
 _IN_A_LINE: Final = {**HARMLESS, ord("\n"): " ", ord("\t"): " "}
 
 

@@ -32,6 +32,17 @@ HARMLESS: Final[dict[int, int | str | None]] = (
 """For `str.translate`: every character that must not reach a terminal, and what stands in for it."""
 
 
+def harmful_ranges() -> str:
+    """Return the same characters as ranges for a regular expression's brackets."""
+    ranges: list[list[int]] = []
+    for code in sorted(HARMLESS):
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
+
+
 def clean(text: str) -> str:
     """Return text of several lines with nothing in it but what can be shown."""
     if text.isascii() and text.isprintable():

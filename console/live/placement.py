@@ -64,6 +64,7 @@ class Placement:
         self._sorted: list[_SortKey] = []
         self._sort_keys: dict[str, _SortKey] = {}
         self._groups: dict[str, list[Placed]] = {}
+        self._haystacks: dict[str, tuple[Row, str]] = {}
 
     def reset(self) -> None:
         """Place everything anew: the order, the filter or all rows have changed."""
@@ -123,9 +124,16 @@ class Placement:
         if (row.session.archived_at is not None) != self.archived:
             return False
         if self.needle:
-            return all(word in row.haystack for word in self.needle.casefold().split())
+            return all(word in self._haystack(row) for word in self.needle.casefold().split())
         # A sub-agent that is done stands in the tree of its session only, until somebody looks for it.
         return row.look != "done" or row.session.spawned_by not in self._book.rows
+
+    def _haystack(self, row: Row) -> str:
+        """Return what a filter looks at; ten thousand rows are looked at with every letter of it."""
+        known = self._haystacks.get(row.session.key)
+        if known is None or known[0] is not row:
+            known = self._haystacks[row.session.key] = (row, row.haystack)
+        return known[1]
 
     def _group(self, key: str) -> list[Placed]:
         placed = [Placed(key)]

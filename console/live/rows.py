@@ -1,7 +1,6 @@
 """One session as the list shows it: cleaned text, what its glyph says, what is new."""
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from console.live.clean import clean_line
 from console.live.words import session_name
@@ -13,15 +12,13 @@ Look = Literal["failed", "running", "queued", "idle", "done", "archived"]
 _FAILED: Final[frozenset[RunState]] = frozenset({"error", "timed_out", "interrupted"})
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One session as the list shows it; every text in it is cleaned.
 
     Attributes:
         look: What its glyph says.
         words: The second line: why it failed, or the last words of a running one; empty for none.
         unread: Messages since somebody looked.
-        haystack: What a filter looks at, case folded.
     """
 
     session: Session
@@ -32,7 +29,12 @@ class Row:
     words: str
     unread: int
     policy: PolicyDecision
-    haystack: str
+
+    @property
+    def haystack(self) -> str:
+        """What a filter looks at, case folded."""
+        preview = clean_line(self.session.preview or "", 160)
+        return f"{self.name}\n{self.key}\n{self.channel}\n{self.look}\n{self.session.kind}\n{preview}".casefold()
 
 
 def read_row(session: Session, *, default_agent: str, policy: SendPolicy, seen: int, words: str | None) -> Row:
@@ -46,12 +48,11 @@ def read_row(session: Session, *, default_agent: str, policy: SendPolicy, seen: 
     name = clean_line(session_name(session, default_agent), 80)
     key = clean_line(session.key, 512)
     channel = clean_line(session.channel, 24)
-    preview = clean_line(session.preview or "", 160)
     second = ""
     if look == "failed":
         second = clean_line(session.error or "", 160)
     elif look == "running":
-        second = preview if words is None else words
+        second = clean_line(session.preview or "", 160) if words is None else words
     return Row(
         session=session,
         name=name,
@@ -61,7 +62,6 @@ def read_row(session: Session, *, default_agent: str, policy: SendPolicy, seen: 
         words=second,
         unread=max(0, session.last_seq - max(seen, session.first_seq - 1)),
         policy=decide(policy, session),
-        haystack=f"{name}\n{key}\n{channel}\n{look}\n{session.kind}\n{preview}".casefold(),
     )
 
 

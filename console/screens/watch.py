@@ -3,6 +3,7 @@
 Here is what is where and what is drawn when; what the keys do is in `console.screens.watch_keys`.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from textual import events, on
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from console.app import SwitchboardApp
     from console.widgets.composer import Composer
 
+BREAKPOINTS: Final = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
+"""From how many columns on which layout is used."""
 OPEN_SECONDS: Final = 0.06
 """A session is opened when the cursor has rested on it for that long, so that a held key does not open each."""
 PLACE_SECONDS: Final = 0.25
@@ -37,13 +40,17 @@ PLACE_SECONDS: Final = 0.25
 
 
 class WatchView(Screen[None]):
-    """The watch screen without its keys."""
+    """The watch screen without its keys.
+
+    Args:
+        columns: Width of the terminal, so that the first frame is laid out for it.
+    """
 
     AUTO_FOCUS = "#sessions"
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
+    def __init__(self, desk: Desk, columns: int) -> None:
+        super().__init__(classes=next(name for least, name in reversed(BREAKPOINTS) if columns >= least))
+        self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
         self.desk = desk
         glyph = self._glyph
         self.sessions = SessionList(desk.book, desk.now_ms, glyph)
@@ -84,10 +91,6 @@ class WatchView(Screen[None]):
         yield self.notice
         yield self.bottom
 
-    def width_class(self, width: int) -> str:
-        """Return the class of the layout for that many columns."""
-        return next(name for least, name in reversed(self.HORIZONTAL_BREAKPOINTS or []) if width >= least)
-
     async def begin(self) -> None:
         """Show the first rows and the transcript of the first session, in one frame."""
         self.desk.book.placement.reset()
@@ -97,8 +100,10 @@ class WatchView(Screen[None]):
         self.show_edges()
 
     async def complete(self) -> None:
-        """Add the fields for writing, once there is something to read: they take a third of the start."""
+        """Add the fields for writing and the colours of code, once there is something to read."""
         from textual.widgets import Input
+
+        from console.widgets.markdown_lines import load_colours
 
         self.filter = Input(placeholder="words of key, name, channel, state", id="filter", compact=True)
         self.find = Input(placeholder="words to find; ↵ older, esc closes", id="find", compact=True)
@@ -106,6 +111,9 @@ class WatchView(Screen[None]):
         await self.mount(self.find, before=self.notice)
         await self.main.add_composer()
         self._load_draft()
+        await asyncio.to_thread(load_colours)
+        self.main.view.coloured = True
+        self.main.view.redraw()
         self.set_interval(1.0, self._tick)
         self._show_session()
 

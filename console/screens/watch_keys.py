@@ -330,6 +330,7 @@ class WatchScreen(WatchView):
         transcript = self.desk.transcripts.get(self.main.key or "")
         if row is not None and transcript is not None:
             self.second = TranscriptPane(self.desk.now_ms, self.desk.name_of, self._glyph, id="second")
+            self.second.view.coloured = self.main.view.coloured
             await self.query_one("#body").mount(self.second)
             self.add_class("-tiled")
             self.second.show(row, transcript)

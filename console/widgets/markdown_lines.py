@@ -12,23 +12,29 @@ from typing import ClassVar, Final
 from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from console.themes import Inks
+from console.themes import THEMES, Inks
 
 CACHED_LINES: Final = 6_000
 Line = list[Segment]
 
 
 class MarkdownLines:
-    """Draws markdown in the inks of a theme."""
+    """Draws markdown in the inks of a theme.
 
-    def __init__(self, inks: Inks) -> None:
+    Args:
+        coloured: Colour code by its language; see `load_colours`.
+    """
+
+    def __init__(self, inks: Inks, *, coloured: bool = True) -> None:
         self._inks = inks
+        self._code_theme = inks.code if coloured else ""
         self._console = Console(
             file=io.StringIO(), force_terminal=True, color_system="truecolor", theme=_rich_theme(inks), highlight=False
         )
@@ -61,7 +67,7 @@ class MarkdownLines:
 
     def _markdown(self, source: str, options: ConsoleOptions) -> list[Line]:
         try:
-            lines = self._console.render_lines(_Block(source, self._inks.code), options, pad=False)
+            lines = self._console.render_lines(_Block(source, self._code_theme), options, pad=False)
         except Exception:  # noqa: BLE001 - text that the renderer cannot take is shown as it is written
             return self._plain(source, options)
         while lines and not "".join(segment.text for segment in lines[-1]).strip():
@@ -76,6 +82,9 @@ class _Code(CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip().expandtabs(4)
+        if not self.theme:
+            yield Padding(Text(code, overflow="fold"), (0, 0, 0, 2))
+            return
         yield Syntax(
             code, self.lexer_name, theme=self.theme, background_color="default", word_wrap=True, padding=(0, 0, 0, 2)
         )
@@ -111,6 +120,13 @@ class _Block(Markdown):
         self.hyperlinks = False
         self.inline_code_lexer = None
         self.inline_code_theme = code_theme
+
+
+def load_colours() -> None:
+    """Load what colours code, which takes 100 ms; to be called in a thread."""
+    for inks in THEMES.values():
+        Syntax.get_theme(inks.code)
+    _ = Syntax("", "python").lexer
 
 
 @cache

@@ -32,6 +32,7 @@ class TranscriptView(Lines, can_focus=True):
     Attributes:
         follow: Stay at the end while things are said.
         cursor: `seq` of the row that `Enter`, `c` and `o` mean; None for the newest while following.
+        coloured: Draw code in colours; the lexers take too long to load before the first picture.
         working_since: ms since the Unix epoch at which the run under way started, None when there is none.
     """
 
@@ -70,6 +71,7 @@ class TranscriptView(Lines, can_focus=True):
         self.cursor: int | None = None
         self.working_since: int | None = None
         self.thinking = False
+        self.coloured = False
         self._now_ms = now_ms
         self._name_of = name_of
         self._agent_name = ""
@@ -78,6 +80,7 @@ class TranscriptView(Lines, can_focus=True):
         self._lines: MessageLines | None = None
         self._markdown: MarkdownLines | None = None
         self._settling = False
+        self._beyond = False
 
     # What is shown
 
@@ -90,7 +93,9 @@ class TranscriptView(Lines, can_focus=True):
         self._lines = None
         count = len(transcript) if transcript is not None else 0
         self._heights.replace([GUESS] * count + [0])
+        self._beyond = False
         self.update()
+        self.call_after_refresh(self._look_beyond)
 
     def update(self) -> None:
         """Take in what changed in the transcript and draw it."""
@@ -279,11 +284,16 @@ class TranscriptView(Lines, can_focus=True):
         if transcript.wanted:
             self.post_message(self.Wanted(transcript))
 
+    def _look_beyond(self) -> None:
+        """Measure a screenful above the view too, once the view itself is drawn."""
+        self._beyond = True
+        self._settle()
+
     def _settle_once(self, transcript: Transcript) -> bool:
         height = self.size.height
         if self.follow:
             total = self._heights.total
-            changed = self._measure(transcript, total - 2 * height, total + height)
+            changed = self._measure(transcript, total - (2 * height if self._beyond else height), total + height)
             top = max(0, self._heights.total - height)
         else:
             view = self.scroll_offset.y
@@ -358,7 +368,7 @@ class TranscriptView(Lines, can_focus=True):
         if self._lines is None:
             inks = inks_of(self)
             if self._markdown is None:
-                self._markdown = MarkdownLines(inks)
+                self._markdown = MarkdownLines(inks, coloured=self.coloured)
             self._lines = MessageLines(inks, self._markdown, self.size.width - 2, self._agent_name, self._name_of)
             self._lines.thinking = self.thinking
         return self._lines

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from core.config.schema import AgentEntry, ConfigFile, SandboxSection, SecretRef, is_address
-from core.config.settings import BUILTIN_MODEL, AgentSettings, ModelApi, ModelSettings, Price, Secret, Settings
+from core.config.settings import AgentSettings, ModelApi, ModelSettings, Price, Secret, Settings
 from core.model.errors import Invalid
 from core.model.keys import quoted
+from core.model.runs import BUILTIN_MODEL
 from core.rules.limits import ToolFilter
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import AgentRules, RuleSet

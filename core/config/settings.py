@@ -9,10 +9,10 @@ from typing import Final, Literal
 from core.model.errors import NotFound, Unavailable
 from core.model.keys import quoted
 from core.model.messages import Usage
+from core.model.runs import BUILTIN_MODEL
 from core.rules.ruleset import RuleSet
 
 ModelApi = Literal["openai-completions", "anthropic-messages"]
-BUILTIN_MODEL: Final = "builtin"
 NO_MODEL_HINT: Final = (
     "No model is set, so the builtin agent answers, offline."
     " For a real one set SWITCHBOARD_MODEL_URL and SWITCHBOARD_MODEL."
@@ -144,6 +144,11 @@ class Settings:
     def has_model(self) -> bool:
         """Whether the default agent has a model other than the builtin one."""
         return self.agents[self.rules.default_agent].model != BUILTIN_MODEL
+
+    @property
+    def hint(self) -> str:
+        """One line for a start without a model; empty with one."""
+        return "" if self.has_model else NO_MODEL_HINT
 
     def agent(self, agent_id: str) -> AgentSettings:
         """Return a configured agent.

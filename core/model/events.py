@@ -1,7 +1,10 @@
-"""What a subscriber hears: durable changes after their commit, each with its `rev`, and passing ones (DESIGN 5)."""
+"""What a subscriber hears: durable changes after their commit, each with its `rev`, and passing ones (DESIGN 5).
+
+They are named tuples: a busy fleet makes a thousand a second, and a frozen dataclass takes four times as long to make.
+"""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from core.model.messages import Message
 from core.model.runs import Run
@@ -13,16 +16,14 @@ Cursor = int
 BlockKind = Literal["text", "thinking"]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionChanged:
+class SessionChanged(NamedTuple):
     """A session was created or any of its fields changed."""
 
     rev: int
     session: Session
 
 
-@dataclass(frozen=True, slots=True)
-class MessageAppended:
+class MessageAppended(NamedTuple):
     """A message was appended to a watched session."""
 
     rev: int
@@ -31,8 +32,7 @@ class MessageAppended:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class RunChanged:
+class RunChanged(NamedTuple):
     """A run was accepted, started or ended."""
 
     rev: int
@@ -44,8 +44,7 @@ class Gap:
     """This subscriber fell behind and events were dropped: catch up from your cursor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """Words of a running reply in a watched session; never stored, never replayed.
 
     Attributes:
@@ -62,8 +61,7 @@ class Delta:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolProgress:
+class ToolProgress(NamedTuple):
     """A tool of a running reply in a watched session started or is at work.
 
     Attributes:
@@ -77,8 +75,7 @@ class ToolProgress:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(NamedTuple):
     """The last words of any running session, at most twice a second: the second line of its row.
 
     Attributes:

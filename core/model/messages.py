@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, cast
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, cast
 
 Role = Literal["user", "assistant", "toolResult", "system"]
 Block = dict[str, Any]
@@ -122,8 +122,7 @@ class Draft:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One row of a transcript.
 
     Attributes:
@@ -262,7 +261,7 @@ def brief(message: Message) -> Message:
     limit = BRIEF_TOOL_CHARS if message.role == "toolResult" else BRIEF_SPEECH_CHARS
     content = tuple(_brief_block(block, limit) for block in message.content)
     same = all(new is old for new, old in zip(content, message.content, strict=True))
-    return message if same else replace(message, content=content)
+    return message if same else message._replace(content=content)
 
 
 def _brief_block(block: Block, limit: int) -> Block:

@@ -8,7 +8,7 @@ and never a state of the run (DESIGN 3, 5).
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from core.model.messages import Provenance, Usage
 
@@ -16,6 +16,8 @@ RunState = Literal["queued", "running", "done", "error", "aborted", "timed_out",
 RunKind = Literal["turn", "subagent", "command"]
 WaitStatus = Literal["ok", "error", "timeout"]
 
+BUILTIN_MODEL: Final = "builtin"
+"""The ref of the builtin agent, where others name a model."""
 LIVE_STATES: Final[frozenset[RunState]] = frozenset({"queued", "running"})
 NEXT_STATES: Final[dict[RunState, frozenset[RunState]]] = {
     "queued": frozenset({"running", "aborted"}),
@@ -23,8 +25,7 @@ NEXT_STATES: Final[dict[RunState, frozenset[RunState]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One run as stored.
 
     Attributes:

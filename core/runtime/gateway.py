@@ -1,30 +1,30 @@
-"""The bundled runtime as a gateway: puts store, engine and feed together and implements the port (DESIGN 4, 5)."""
+"""The bundled runtime as a gateway (DESIGN 4, 5): reads here; what runs and writes is in `core.runtime.work`, which is
+only imported when this process takes the state directory over, after the first picture."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from core.config.settings import BUILTIN_MODEL, Settings
 from core.gateway import Action, AgentInfo, Connection, ModelInfo
-from core.model.access import Caller, Operator, Scope
+from core.model.access import Caller, Scope
 from core.model.clock import Clock, SystemClock
-from core.model.commands import Command, parse_command
-from core.model.errors import Conflict, Forbidden, NotFound, Unavailable
+from core.model.errors import Conflict, NotFound, Unavailable
 from core.model.events import Cursor, Delta, DurableEvent, RunChanged, SessionChanged
 from core.model.keys import quoted
-from core.model.runs import LIVE_STATES, Run, RunOutcome, RunRequest, RunTicket, SpawnSpec
+from core.model.runs import BUILTIN_MODEL, LIVE_STATES, Run, RunOutcome, RunRequest, RunTicket
 from core.model.sessions import HistoryPage, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
 from core.rules.ruleset import RuleSet
-from core.runtime import commands, intake
-from core.runtime.engine import Engine
 from core.runtime.feed import Hub, RuntimeFeed
-from core.runtime.recovery import recover
-from core.runtime.turn import Backends, Turns
 from core.store import jsonl, messages, runs, search, sessions
-from core.store.database import Db, Store, Tx, data_version, explained, last_rev
+from core.store.database import Db, Store, data_version, explained, last_rev
 from core.store.lock import Owner, OwnerLock, current_owner
+
+if TYPE_CHECKING:
+    from core.config.settings import Settings
+    from core.runtime.turn import Backends
+    from core.runtime.work import Work
 
 T = TypeVar("T")
 FOLLOW_SECONDS: Final = 0.5
@@ -42,15 +42,13 @@ class Runtime:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.settings = Settings()
+        self.settings: Settings | None = None
         self._hub = Hub(self._changed_since, self._reply_under_way)
         self._lock: OwnerLock | None = None
-        self._engine: Engine | None = None
-        self._turns: Turns | None = None
+        self._work: Work | None = None
         self._ends: dict[str, list[asyncio.Future[None]]] = {}
         self._files: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
-        self._run_own = True
         store.publish = self._publish
 
     @classmethod
@@ -63,7 +61,7 @@ class Runtime:
         return cls(Store.open(state, clock or SystemClock()))
 
     async def start(
-        self, settings: Settings, backends: Backends, *, command: str, run_all: bool = True, run_own: bool = True
+        self, settings: "Settings", backends: "Backends", *, command: str, run_all: bool = True, run_own: bool = True
     ) -> None:
         """Take the state directory over, tidy up after a dead owner, and run work.
 
@@ -75,18 +73,16 @@ class Runtime:
         Raises:
             Conflict: Another process owns the directory; the sentence names it.
         """
+        working_side = await asyncio.to_thread(_load_working_side)  # 40 ms of imports
         self.settings = settings
-        self._run_own = run_own
         self._lock = OwnerLock.acquire(self.store.directory, command, self.store.clock.now_ms())
         if self._following is not None:
             self._following.cancel()
         self.store.start_writer(sessions.finish)
-        self._turns = Turns(self.store, self._hub, self, backends)
-        self._engine = Engine(self.store, self._turns, lambda: self.settings, open_all=run_all)
-        for run in await self.store.write(lambda tx: recover(tx, self.store.directory)):
-            self._engine.add(run)
+        self._work = working_side(self, self._hub, backends, run_all=run_all, run_own=run_own)
+        await self._work.recover()
 
-    def follow_owner(self, settings: Settings) -> None:
+    def follow_owner(self, settings: "Settings") -> None:
         """Show what the process that owns the directory does, by looking whether its database has changed."""
         self.settings = settings
         if self._following is None:
@@ -96,9 +92,9 @@ class Runtime:
         """Stop what is at work, write the last things, give the directory free."""
         if self._following is not None:
             self._following.cancel()
-        if self._engine is not None:
-            await self._engine.close()
-            self._engine = None
+        if self._work is not None:
+            await self._work.engine.close()
+            self._work = None
         if self._files:
             await asyncio.wait(self._files)
         self._hub.close()
@@ -115,11 +111,11 @@ class Runtime:
     @property
     def active_runs(self) -> list[str]:
         """Ids of the runs at work in this process."""
-        return self._engine.active if self._engine is not None else []
+        return self._work.engine.active if self._work is not None else []
 
     async def drained(self) -> None:
         """Wait until no run is at work here and none may start."""
-        await self._require_engine().drained()
+        await self._require_work().engine.drained()
         if self._files:
             await asyncio.wait(self._files)
 
@@ -127,13 +123,13 @@ class Runtime:
 
     @property
     def rules(self) -> RuleSet:
-        """The rules in force here."""
-        return self.settings.rules
+        """The rules in force here; the defaults until there is a configuration."""
+        return self.settings.rules if self.settings is not None else RuleSet()
 
     @property
     def connection(self) -> Connection:
         """How current the answers are."""
-        if self._engine is not None:
+        if self._work is not None:
             return Connection("live")
         owner = self.owner
         return Connection("reading", f"owned by {owner.words}: reading only" if owner else "reading only")
@@ -144,7 +140,7 @@ class Runtime:
 
     def refusal(self, action: Action) -> str | None:  # noqa: ARG002 - here one reason covers every action
         """Return why nothing can be changed here; None when it can."""
-        return None if self._engine is not None else self.connection.detail
+        return None if self._work is not None else self.connection.detail
 
     # Reads
 
@@ -191,13 +187,13 @@ class Runtime:
 
     async def agents(self) -> list[AgentInfo]:
         """Return the configured agents, the default one first."""
-        default = self.rules.default_agent
-        found = [AgentInfo(a.agent_id, a.name, a.model, a.agent_id == default) for a in self.settings.agents.values()]
+        default, agents = self.rules.default_agent, self._configured().agents
+        found = [AgentInfo(a.agent_id, a.name, a.model, a.agent_id == default) for a in agents.values()]
         return sorted(found, key=lambda agent: (not agent.default, agent.agent_id))
 
     async def models(self) -> list[ModelInfo]:
         """Return the models that sessions and spawns may name."""
-        known = [ModelInfo(model.ref, model.context_window) for model in self.settings.models.values()]
+        known = [ModelInfo(model.ref, model.context_window) for model in self._configured().models.values()]
         return [*sorted(known, key=lambda model: model.ref), ModelInfo(BUILTIN_MODEL, None)]
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
@@ -213,20 +209,11 @@ class Runtime:
         """Hear of every durable change from now on, or of everything since a cursor."""
         return self._hub.subscribe(last_rev(self.store.db), after)
 
-    # Writes
+    # Writes: the working side does them
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
         """Accept a message for a session; when this returns, message and run are on disk."""
-        intake.check_message(request.message)
-        command = None if request.spawn is not None else parse_command(request.message)
-        if command is not None:
-            return await self._command(request, command, caller)
-        engine, settings = self._require_engine(), self.settings
-        accepted = await self.store.write(lambda tx: intake.accept(tx, request, caller, settings))
-        if accepted.fresh and self._run_own:
-            engine.open(accepted.run.key)
-        run = accepted.run
-        return RunTicket(run.run_id, run.key, run.session_id, run.state, created=accepted.created)
+        return await self._require_work().start_run(request, caller)
 
     async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
         """Wait until a run ends, at most `timeout` seconds."""
@@ -241,89 +228,45 @@ class Runtime:
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
         session = await self.get_session(ref, self.rules.grant(caller).scope)
-        intake.check_current(session, ref)
-        return await self._require_engine().abort(session.key, run_id)
+        return await self._require_work().abort(session, ref, run_id)
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
         """Change label, model, levels or send policy of a session."""
-        settings = self.settings
-        return await self._change(ref, caller, lambda tx, session: commands.patch(tx, session, patch, settings))
+        return await self._require_work().patch(ref, patch, caller)
 
     async def reset(self, ref: str, caller: Caller) -> Session:
         """Give the session an empty transcript."""
-        return await self._change(ref, caller, commands.reset)
+        return await self._require_work().reset(ref, caller)
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
         """Take a session out of the list, or bring it back."""
-        return await self._change(
-            ref, caller, lambda tx, session: sessions.update(tx, session.key, archived_at=tx.now if archived else None)
-        )
+        return await self._require_work().archive(ref, caller, archived=archived)
 
     # Inside
 
-    def _require_engine(self) -> Engine:
-        """The engine, of the process that owns the state directory.
+    def _configured(self) -> "Settings":
+        if self.settings is None:
+            raise Unavailable("the configuration has not been read yet")
+        return self.settings
+
+    def _require_work(self) -> "Work":
+        """Return the working side, of the process that owns the state directory.
 
         Raises:
             Conflict: Another process owns it.
             Unavailable: This process has not taken it over.
         """
-        if self._engine is None:
+        if self._work is None:
             if (owner := self.owner) is not None:
                 raise Conflict(f"the state directory {self.store.directory} is owned by {owner.words}: do it there")
             raise Unavailable("the state directory is open for reading only")
-        return self._engine
+        return self._work
 
     async def _read(self, function: Callable[[Db], T], *, inline: bool = True) -> T:
         if not inline:
             return await self.store.scan(function)
         with explained(self.store.directory):
             return function(self.store.db)
-
-    async def _change(self, ref: str, caller: Caller, change: Callable[[Tx, Session], None]) -> Session:
-        """Run a change of one session that only the owner may make."""
-        if not isinstance(caller, Operator):
-            raise Forbidden("only the owner can change a session's settings", ("owner",))
-        settings = self.settings
-        self._require_engine()
-
-        def write(tx: Tx) -> Session:
-            session = intake.current(tx, ref, caller, settings)
-            change(tx, session)
-            changed = sessions.by_key(tx.db, session.key)
-            return changed or session
-
-        return await self.store.write(write)
-
-    async def _command(self, request: RunRequest, command: Command, caller: Caller) -> RunTicket:
-        """Carry out a slash command; the same run id does it once."""
-        commands.check_owner(command, caller)
-        settings, engine = self.settings, self._require_engine()
-        if request.run_id is not None and command.name != "spawn":
-            done = runs.same_request(self.store.db, request.run_id, runs.fingerprint(request))
-            if done is not None:
-                return RunTicket(done.run_id, done.key, done.session_id, done.state, reply=self._answer(done, command))
-        session = await self.store.write(lambda tx: intake.for_command(tx, request, caller, settings))
-        if command.name == "spawn":
-            spec = SpawnSpec(session.key, session.agent_id)
-            return await self.start_run(RunRequest("", command.argument, request.run_id, spawn=spec), caller)
-        stopped = await engine.abort(session.key, None) if command.name == "abort" else []
-
-        def write(tx: Tx) -> tuple[Run, str]:
-            now = intake.current(tx, session.session_id, caller, settings)
-            if command.name == "abort":
-                answer = f"stopped {len(stopped)} run{'s' if len(stopped) != 1 else ''}"
-            else:
-                answer = commands.carry_out(tx, now, command, settings)
-            return commands.record(tx, request, now, command, answer, intake.requester_of(caller)), answer
-
-        run, answer = await self.store.write(write)
-        return RunTicket(run.run_id, run.key, run.session_id, run.state, reply=answer)
-
-    def _answer(self, run: Run, command: Command) -> str:
-        """Return what a command answered when it was done."""
-        note = messages.at(self.store.db, run.key, run.input_seq)
-        return note.text.removeprefix(f"{command.written}: ") if note is not None else ""
 
     async def _either(self, ended: "asyncio.Future[None]", timeout: float | None) -> None:  # noqa: ASYNC109
         """Wait for the end of a run or of the time, by the runtime's clock."""
@@ -356,10 +299,9 @@ class Runtime:
         """Queue the runs that were accepted, see to those that ended, tell the subscribers."""
         for event in events:
             if isinstance(event, RunChanged):
-                if event.run.state == "queued" and self._engine is not None:
-                    self._engine.add(
-                        event.run
-                    )  # here, so that it starts even when nobody waits for its ticket any more
+                if event.run.state == "queued" and self._work is not None:
+                    # Here, so that it starts even when nobody waits for its ticket any more.
+                    self._work.engine.add(event.run)
                 elif not event.run.live:
                     self._ended(event.run)
         self._hub.publish(events)
@@ -405,8 +347,13 @@ class Runtime:
         return await self.store.scan(read)
 
     def _reply_under_way(self, key: str) -> list[Delta]:
-        live = self._turns.live.get(key) if self._turns is not None else None
-        return list(live.so_far()) if live is not None else []
+        return self._work.reply_under_way(key) if self._work is not None else []
+
+
+def _load_working_side() -> "type[Work]":
+    from core.runtime.work import Work
+
+    return Work
 
 
 def _find(db: Db, ref: str, scope: Scope) -> Session:

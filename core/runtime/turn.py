@@ -21,13 +21,13 @@ from core.agents.port import (
     ToolStarted,
     Turn,
 )
-from core.config.settings import BUILTIN_MODEL, ModelSettings, Settings
+from core.config.settings import ModelSettings, Settings
 from core.gateway import Gateway
 from core.model.access import SessionCaller
 from core.model.errors import SwitchboardError
 from core.model.keys import parse, quoted
 from core.model.messages import Draft, Message, Usage, text_block
-from core.model.runs import Run
+from core.model.runs import BUILTIN_MODEL, Run
 from core.model.sessions import Session
 from core.model.tools import Tool
 from core.rules.limits import SUBAGENT_TOOLS_CONTROL, may_use

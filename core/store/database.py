@@ -33,6 +33,7 @@ MIGRATIONS: Final[tuple[str, ...]] = ("schema.sql",)
 
 DATABASE_NAME: Final = "switchboard.db"
 _MAX_GROUP: Final = 512
+_REMEMBERED_ROWS: Final = 10_000
 _WAL_PRAGMAS: Final = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 _PRAGMAS: Final = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -4000; PRAGMA temp_store = MEMORY;"
 _READER_PRAGMAS: Final = "PRAGMA query_only = ON;"
@@ -46,8 +47,9 @@ class Tx:
 
     Attributes:
         now: ms since the Unix epoch; the same for everything in this write.
-        touched: Sessions that changed, by key; each becomes one `SessionChanged` when the function has ended. With the
-            row where the last change gave it, None where it must be read again.
+        rows: The writer's memory of sessions as they stand in this transaction; whoever changes a row in another way
+            than through `core.store.sessions` takes it out.
+        touched: Keys of sessions that changed; each becomes one `SessionChanged` when the function has ended.
         afterwards: Statements with their values that run at the end of the group, before its commit: FTS5 writes its
             pending words to disk at every savepoint, which would triple the cost of an append.
     """
@@ -55,8 +57,9 @@ class Tx:
     db: sqlite3.Connection
     now: int
     rev: int
+    rows: dict[str, Session] = field(default_factory=dict[str, Session])
     events: list[DurableEvent] = field(default_factory=list[DurableEvent])
-    touched: dict[str, Session | None] = field(default_factory=dict[str, Session | None])
+    touched: dict[str, None] = field(default_factory=dict[str, None])
     afterwards: list[tuple[str, tuple[object, ...]]] = field(default_factory=list[tuple[str, tuple[object, ...]]])
 
     def next_rev(self) -> int:
@@ -186,6 +189,7 @@ class _Writer:
         self._directory = path.parent
         self._db = _connect(path)
         self._rev = last_rev(self._db)
+        self._rows: dict[str, Session] = {}
         self._clock = clock
         self._finish = finish
         self._acknowledge = acknowledge
@@ -244,6 +248,7 @@ class _Writer:
                 try:
                     rev = self._run_together(db, group, now)
                 except _LeftChanges:
+                    self._rows.clear()
                     db.execute("ROLLBACK")
                     db.execute("BEGIN IMMEDIATE")
                     rev = self._run_apart(db, group, now)
@@ -251,6 +256,7 @@ class _Writer:
                     db.execute(statement, values)
                 db.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - whatever it was, those who wait must hear of it
+            self._rows.clear()
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             for job in group:
@@ -258,6 +264,8 @@ class _Writer:
                 job.events = []
         else:
             self._rev = rev
+            if len(self._rows) > _REMEMBERED_ROWS:
+                self._rows.clear()
 
     def _run_together(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int) -> int:
         """Run all jobs without savepoints, which cost a fifth of an append; return the last number of order.
@@ -268,7 +276,7 @@ class _Writer:
         rev = self._rev
         for job in group:
             changes = db.total_changes
-            rev = self._run_job(job, Tx(db, now, rev))
+            rev = self._run_job(job, Tx(db, now, rev, self._rows))
             if job.error is not None and (db.total_changes != changes or not db.in_transaction):
                 raise _LeftChanges if db.in_transaction else job.error
         return rev
@@ -278,10 +286,11 @@ class _Writer:
         rev = self._rev
         for job in group:
             db.execute("SAVEPOINT job")
-            rev = self._run_job(job, Tx(db, now, rev))
+            rev = self._run_job(job, Tx(db, now, rev, self._rows))
             if job.error is not None:
                 if not db.in_transaction:  # SQLite has taken back the whole group: disk full or an I/O error
                     raise job.error
+                self._rows.clear()
                 db.execute("ROLLBACK TO job")
             db.execute("RELEASE job")
         return rev

@@ -30,8 +30,8 @@ def append_new(db: sqlite3.Connection, directory: Path, key: str, session_id: st
     with os.fdopen(descriptor, "r+b") as file:
         written, parent = _end_of(file.fileno())
         rows = db.execute(  # one statement, so that a reset in between cannot give it the messages of the next one
-            "SELECT m.body FROM transcripts AS t JOIN messages AS m"
-            " ON m.key = t.key AND m.seq > max(?, t.first_seq - 1) AND m.seq <= coalesce(t.last_seq, m.seq)"
+            "SELECT m.body FROM transcripts AS t JOIN sessions AS s ON s.key = t.key JOIN messages AS m"
+            " ON m.session = s.id AND m.seq > max(?, t.first_seq - 1) AND m.seq <= coalesce(t.last_seq, m.seq)"
             " WHERE t.session_id = ? ORDER BY m.seq",
             (written, session_id),
         )

@@ -15,6 +15,7 @@ from core.store.database import Tx
 from core.store.search import index_message
 
 PREVIEW_CHARS: Final = 160
+_OF_SESSION: Final = "session = (SELECT id FROM sessions WHERE key = ?)"
 
 
 def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None) -> Message:
@@ -45,7 +46,8 @@ def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None) -> Message
     rev = tx.next_rev()
     short = brief(message) if len(body) > BRIEF_TOOL_CHARS else message
     cursor = tx.db.execute(
-        "INSERT INTO messages (key, seq, rev, role, run_id, brief, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO messages (session, seq, rev, role, run_id, brief, body)"
+        " VALUES ((SELECT id FROM sessions WHERE key = ?), ?, ?, ?, ?, ?, ?)",
         (key, seq, rev, message.role, run_id, None if short is message else short.encode(), body),
     )
     index_message(tx, cursor.lastrowid or 0, message)
@@ -76,7 +78,7 @@ def page(
     said = "" if include_tools else " AND role <> 'toolResult'"
     rows = db.execute(
         f"SELECT {'coalesce(brief, body)' if in_brief else 'body'} FROM messages"
-        f" WHERE key = ? AND seq >= ? AND seq < ?{said} ORDER BY seq DESC LIMIT ?",
+        f" WHERE {_OF_SESSION} AND seq >= ? AND seq < ?{said} ORDER BY seq DESC LIMIT ?",
         (session.key, first, below, limit),
     ).fetchall()
     messages = tuple(Message.decode(row[0]) for row in reversed(rows))
@@ -90,10 +92,10 @@ def since(db: sqlite3.Connection, key: str, rev: int) -> list[MessageAppended]:
     Read from the newest back, as far as they are newer: the cost does not depend on the length of the transcript.
     """
     rows = db.execute(
-        "SELECT m.rev, t.session_id, m.body FROM messages AS m JOIN transcripts AS t ON t.key = m.key"
+        "SELECT m.rev, t.session_id, m.body FROM messages AS m JOIN transcripts AS t ON t.key = ?"
         " AND t.first_seq <= m.seq AND (t.last_seq IS NULL OR m.seq <= t.last_seq)"
-        " WHERE m.key = ? ORDER BY m.seq DESC",
-        (key,),
+        f" WHERE {_OF_SESSION} ORDER BY m.seq DESC",
+        (key, key),
     )
     with contextlib.closing(rows):
         newer = list(itertools.takewhile(lambda row: row[0] > rev, rows))
@@ -103,14 +105,15 @@ def since(db: sqlite3.Connection, key: str, rev: int) -> list[MessageAppended]:
 def of_run(db: sqlite3.Connection, run_id: str, key: str, after_seq: int) -> list[Message]:
     """Return what a run wrote after its input, in order."""
     rows = db.execute(
-        "SELECT body FROM messages WHERE key = ? AND seq > ? AND run_id = ? ORDER BY seq", (key, after_seq, run_id)
+        f"SELECT body FROM messages WHERE {_OF_SESSION} AND seq > ? AND run_id = ? ORDER BY seq",
+        (key, after_seq, run_id),
     )
     return [Message.decode(row[0]) for row in rows]
 
 
 def at(db: sqlite3.Connection, key: str, seq: int) -> Message | None:
     """Return one message of a session by its place."""
-    row = db.execute("SELECT body FROM messages WHERE key = ? AND seq = ?", (key, seq)).fetchone()
+    row = db.execute(f"SELECT body FROM messages WHERE {_OF_SESSION} AND seq = ?", (key, seq)).fetchone()
     return Message.decode(row[0]) if row else None
 
 

@@ -60,11 +60,11 @@ CREATE INDEX transcripts_by_key ON transcripts (key, first_seq);
 
 -- `body` is the message as JSON text, made once and spliced into answers. `brief` is the same with what is long cut, only
 -- where something is; it stands first, so that reading it does not walk through a body of megabytes. One index serves
--- every read: with the role in it, tool results are passed over without touching their rows. The writer keeps (key, seq)
--- unique.
+-- every read: with the role in it, tool results are passed over without touching their rows. The writer keeps (session,
+-- seq) unique.
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL,
+    session INTEGER NOT NULL REFERENCES sessions (id),
     seq INTEGER NOT NULL,
     rev INTEGER NOT NULL,
     role TEXT NOT NULL,
@@ -72,7 +72,7 @@ CREATE TABLE messages (
     brief TEXT,
     body TEXT NOT NULL
 );
-CREATE INDEX messages_in_order ON messages (key, seq, role);
+CREATE INDEX messages_in_order ON messages (session, seq, role);
 
 -- Words of all messages, by messages.id; without a copy of the text.
 CREATE VIRTUAL TABLE message_words USING fts5 (words, content = '', tokenize = 'unicode61 remove_diacritics 2');

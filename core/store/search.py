@@ -47,10 +47,10 @@ def messages(
         return []
     match = " ".join(f'"{term}"' for term in terms) + "*"
     scope_sql, values = scope_condition(scope, "s")
-    only = "" if key is None else " AND m.key = ?"
+    only = "" if key is None else " AND s.key = ?"
     rows = db.execute(
-        "SELECT m.key, m.seq, m.body FROM message_words AS w JOIN messages AS m ON m.id = w.rowid"
-        f" JOIN sessions AS s ON s.key = m.key WHERE w.words MATCH ? AND {scope_sql}{only}"
+        "SELECT s.key, m.seq, m.body FROM message_words AS w JOIN messages AS m ON m.id = w.rowid"
+        f" JOIN sessions AS s ON s.id = m.session WHERE w.words MATCH ? AND {scope_sql}{only}"
         f" AND {listed(global_scope=global_scope, table='s')} ORDER BY w.rowid DESC LIMIT ?",
         (match, *values, *(() if key is None else (key,)), limit),
     ).fetchall()

@@ -84,6 +84,7 @@ def create(tx: Tx, new: NewSession) -> Session:
         "INSERT INTO transcripts (session_id, key, first_seq, started_at) VALUES (?, ?, 1, ?)",
         (session_id, new.key, tx.now),
     )
+    tx.rows.pop(new.key, None)
     tx.touched[new.key] = None
     return _require(tx.db, new.key)
 
@@ -98,19 +99,27 @@ def update(tx: Tx, key: str, **columns: object) -> None:
             " WHERE rowid = (SELECT id FROM sessions WHERE key = ?)",
             (key, key),
         )
+    tx.rows.pop(key, None)
     tx.touched[key] = None
 
 
 def count_message(tx: Tx, key: str, preview: str | None) -> Session | None:
     """Give a session one more message and return its row; None when there is no such session."""
-    row = tx.db.execute(
-        "UPDATE sessions SET last_seq = last_seq + 1, updated_at = max(updated_at, ?), archived_at = NULL, rev = ?,"
-        f" preview = coalesce(?, preview) WHERE key = ? RETURNING {_COLUMNS}",
-        (tx.now, tx.next_rev(), preview, key),
-    ).fetchone()
-    if row is None:
+    known = tx.rows.get(key) or by_key(tx.db, key)
+    if known is None:
         return None
-    session = tx.touched[key] = _read(row)
+    session = tx.rows[key] = known._replace(
+        last_seq=known.last_seq + 1,
+        updated_at=max(known.updated_at, tx.now),
+        archived_at=None,
+        rev=tx.next_rev(),
+        preview=preview or known.preview,
+    )
+    tx.db.execute(
+        "UPDATE sessions SET last_seq = ?, updated_at = ?, archived_at = NULL, rev = ?, preview = ? WHERE key = ?",
+        (session.last_seq, session.updated_at, session.rev, session.preview, key),
+    )
+    tx.touched[key] = None
     return session
 
 
@@ -140,9 +149,10 @@ def new_transcript(tx: Tx, session: Session) -> str:
 
 def finish(tx: Tx) -> None:
     """Turn the sessions a write touched into events; the last step of every write."""
-    for key, known in tx.touched.items():
-        session = known or by_key(tx.db, key)
+    for key in tx.touched:
+        session = tx.rows.get(key) or by_key(tx.db, key)
         if session is not None:
+            tx.rows[key] = session
             tx.events.append(SessionChanged(session.rev, session))
 
 

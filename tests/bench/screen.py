@@ -1,7 +1,6 @@
 """B9, B10 and B11: the screen under load, with a driver that builds what a terminal would get and throws it away."""
 
 import asyncio
-import dataclasses
 import statistics
 import tempfile
 import time
@@ -139,7 +138,7 @@ async def _busy_list(app: BenchApp) -> list[Figure]:
                 rev += 1
                 old = sessions[number * 7919 % len(sessions)]
                 status = ("running", "done", "queued")[number % 3]
-                new = dataclasses.replace(old, rev=rev, updated_at=old.updated_at + number, status=status)
+                new = old._replace(rev=rev, updated_at=old.updated_at + number, status=status)
                 events.append(SessionChanged(rev, new))
                 if status == "running":
                     hub.passing(Activity(old.key, "run", f"word {number} of many"))

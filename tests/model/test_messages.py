@@ -40,6 +40,9 @@ MESSAGES = st.builds(
     usage=st.none() | USAGES,
     model=st.none() | st.text(max_size=9),
     stop_reason=st.none() | st.sampled_from(["stop", "toolUse", "aborted"]),
+    tool_call_id=st.none() | st.text(max_size=9),
+    tool_name=st.none() | st.text(max_size=9),
+    is_error=st.just(value=False),  # of a tool's result only
 )
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +258,7 @@ class World:
     def row(self, key: str) -> None:
         """Change a session."""
         self.rev += 1
-        self.rows[key] = SessionChanged(self.rev, replace(FULL, key=key, rev=self.rev))
+        self.rows[key] = SessionChanged(self.rev, FULL._replace(key=key, rev=self.rev))
         self.hub.publish([self.rows[key]])
 
     def message(self, key: str) -> None:

@@ -17,6 +17,8 @@ from tests.support.stores import create, opened, other_connection, say
 
 KEY = "agent:main:main"
 
+SEQS = "SELECT m.seq FROM messages AS m JOIN sessions AS s ON s.id = m.session WHERE s.key = ? ORDER BY m.id"
+
 
 def count(db: sqlite3.Connection, table: str = "messages") -> int:
     """Return how many rows a table has."""
@@ -142,7 +144,7 @@ async def test_seq_is_dense_and_rev_rises_under_concurrency(state: Path) -> None
         await asyncio.gather(*(writer(number) for number in range(10)))
         total = 0
         for key in keys:
-            seqs = [row[0] for row in store.db.execute("SELECT seq FROM messages WHERE key = ? ORDER BY id", (key,))]
+            seqs = [row[0] for row in store.db.execute(SEQS, (key,))]
             assert seqs == list(range(1, len(seqs) + 1))
             total += len(seqs)
         assert total == 400

@@ -146,11 +146,13 @@ def look(state: Path, report: Report) -> Iterator[str]:
         if health != "ok":
             yield f"integrity_check: {health}"
         yield from missing_or_doubled(db, report)
-        for key, count, last in db.execute("SELECT key, count(*), max(seq) FROM messages GROUP BY key"):
+        counted = db.execute("SELECT session, count(*), max(seq) FROM messages GROUP BY session")
+        for number, count, last in counted:
             if count != last:
-                yield f"{key} has {count} messages and the last is number {last}"
+                yield f"session {number} has {count} messages and the last is number {last}"
         for key, last, newest in db.execute(
-            "SELECT s.key, s.last_seq, max(m.seq) FROM sessions AS s JOIN messages AS m ON m.key = s.key GROUP BY s.key"
+            "SELECT s.key, s.last_seq, max(m.seq) FROM sessions AS s JOIN messages AS m ON m.session = s.id"
+            " GROUP BY s.key"
         ):
             if last != newest:
                 yield f"the row of {key} says {last} and its last message is {newest}"
@@ -181,8 +183,8 @@ async def recover(state: Path, report: Report) -> list[str]:
     await runtime.drained()
     problems += [f"{run.run_id} never ended" for run in runs.live(runtime.store.db)]
     unanswered = runtime.store.db.execute(
-        "SELECT run_id FROM runs WHERE state = 'done' AND (SELECT count(*) FROM messages WHERE key = runs.key"
-        " AND run_id = runs.run_id AND role = 'assistant') <> 2"
+        "SELECT run_id FROM runs WHERE state = 'done' AND (SELECT count(*) FROM messages"
+        " WHERE run_id = runs.run_id AND role = 'assistant') <> 2"
     )
     problems += [f"{run_id} is done and has not its two replies" for (run_id,) in unanswered]
     await runtime.close()
