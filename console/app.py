@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.app import App, SystemCommand
-from textual.filter import LineFilter
+from textual.filter import ANSIToTruecolor, LineFilter
 from textual.screen import Screen
 
 from console.host import Host
@@ -79,8 +79,9 @@ class SwitchboardApp(App[None]):
         return THEMES.get(self.theme, THEMES["switchboard-ansi"])
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Put the wall behind Textual's own filters."""
-        return [*super().get_line_filters(), self._wall]
+        """Put the wall behind Textual's own filters; colours of the terminal need no conversion, we draw with none."""
+        filters = [filter_ for filter_ in super().get_line_filters() if not isinstance(filter_, ANSIToTruecolor)]
+        return [*filters, self._wall]
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Offer what the table of actions offers, and the sessions."""

@@ -97,6 +97,7 @@ class WatchView(Screen[None]):
         self.sessions.show((), place=True, now=self._now())
         if self.sessions.selected is not None:
             await self.open_session(self.sessions.selected)
+        self.show_counts()
         self.show_edges()
 
     async def complete(self) -> None:
@@ -161,6 +162,7 @@ class WatchView(Screen[None]):
             self.desk.book.placement.reset()
             self.sessions.release()
             self._place()
+            self.show_counts()
         elif dirty.rows:
             self._show_rows(dirty.rows)
         for pane in self.panes:
@@ -174,11 +176,15 @@ class WatchView(Screen[None]):
         """The transcripts on the screen."""
         return [self.main] if self.second is None else [self.main, self.second]
 
+    def show_counts(self) -> None:
+        """Draw how the fleet is doing; once a second is enough for that."""
+        now, rates = self.desk.now_ms(), self.desk.rates
+        counts = dict(self.desk.book.counts)
+        self.top.show(self.console.where, counts, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
+
     def show_edges(self) -> None:
-        """Draw bars and titles."""
-        book, now = self.desk.book, self.desk.now_ms()
-        rates = self.desk.rates
-        self.top.show(self.console.where, dict(book.counts), rates.tokens_a_minute(now), rates.dollars_an_hour(now))
+        """Draw titles, and the keys that work here now."""
+        book = self.desk.book
         shown, total = self.sessions.count, len(book.rows)
         about = ORDER_WORDS[book.placement.order]
         if book.placement.archived:
@@ -267,6 +273,7 @@ class WatchView(Screen[None]):
             pane.view.tick()
         if self.sessions.held:
             self._show_rows(set())
+        self.show_counts()
         self.show_edges()
 
     def _glyph(self, row: Row) -> str:

@@ -34,6 +34,13 @@ class Lines(ScrollView):
             if self.scroll_offset.y > self.max_scroll_y:
                 self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
 
+    def shift(self, lines: int) -> None:
+        """Follow what has grown above the view by that many lines; what is seen stays where it is and is not drawn."""
+        top = self.scroll_offset.y + lines
+        for place in (Widget.scroll_y, Widget.scroll_target_y):
+            self.set_reactive(cast("Reactive[float]", place), float(top))
+        self.vertical_scrollbar.position = top
+
     def on_resize(self) -> None:
         """Tell the scrollbar how much is visible."""
         self.vertical_scrollbar.window_size = self.size.height

@@ -58,18 +58,24 @@ class SessionList(LineList):
         if place and not self.held:
             self._place()
             return
-        missing = grown = False
+        missing, above, grown, visible = False, 0, False, self.visible_rows()
         for key in changed:
             index = self._index.get(key)
             if index is None:
                 missing = True
                 continue
-            height = self._height(self._placed[index])
-            grown = grown or height != self._heights[index]
-            self._heights.set(index, height)
-            self.refresh_row(index)
+            more = self._height(self._placed[index]) - self._heights[index]
+            if more:
+                self._heights.set(index, self._heights[index] + more)
+                above += more if index < visible.start else 0
+                grown = grown or index in visible
+            elif index in visible:
+                self.refresh_row(index)
+        self.set_height(self._heights.total)
+        if above:
+            self.shift(above)
         if grown:
-            self.show_heights()
+            self.refresh()
         self.held = self.held or missing
 
     def select(self, key: str) -> bool:
