@@ -27,6 +27,7 @@ class Lanes:
         self._lanes: dict[str, _Lane] = {}
         self._busy: dict[Pool, int] = {"sessions": 0, "subagents": 0}
         self._away: set[str] = set()
+        self._returning: dict[str, Pool] = {}
         self._accepted = 0
 
     def open(self, key: str) -> None:
@@ -53,7 +54,7 @@ class Lanes:
         ready = [(lane.waiting[0], key, lane) for key, lane in self._lanes.items() if self._may_start(key, lane)]
         started: list[tuple[str, str]] = []
         for (_, run_id), key, lane in sorted(ready, key=lambda entry: entry[0]):
-            if self._has_place(lane.pool):
+            if self._has_spare_place(lane.pool):
                 lane.waiting.popleft()
                 lane.running = run_id
                 self._busy[lane.pool] += 1
@@ -65,6 +66,7 @@ class Lanes:
         lane = self._lanes[key]
         assert lane.running == run_id, "only the running run can finish"
         lane.running = None
+        self._returning.pop(run_id, None)
         if run_id in self._away:
             self._away.discard(run_id)
         else:
@@ -79,12 +81,14 @@ class Lanes:
             self._busy[lane.pool] -= 1
 
     def step_in(self, key: str, run_id: str) -> bool:
-        """Take a place again; False while there is none."""
+        """Take a place again; False while there is none, and then the next that is free is kept for this run."""
         lane = self._lanes.get(key)
         if lane is None or lane.running != run_id or run_id not in self._away:
             return True
-        if not self._has_place(lane.pool):
+        if self._busy[lane.pool] >= self.limits[lane.pool]:
+            self._returning[run_id] = lane.pool
             return False
+        self._returning.pop(run_id, None)
         self._away.discard(run_id)
         self._busy[lane.pool] += 1
         return True
@@ -99,10 +103,12 @@ class Lanes:
         return not any(lane.running or self._is_open(key) for key, lane in self._lanes.items())
 
     def _may_start(self, key: str, lane: _Lane) -> bool:
-        return lane.running is None and bool(lane.waiting) and self._has_place(lane.pool) and self._is_open(key)
+        return lane.running is None and bool(lane.waiting) and self._has_spare_place(lane.pool) and self._is_open(key)
 
-    def _has_place(self, pool: Pool) -> bool:
-        return self._busy[pool] < self.limits[pool]
+    def _has_spare_place(self, pool: Pool) -> bool:
+        """Whether a new run may start: those that come back from waiting go first, or a busy pool would starve them."""
+        returning = sum(1 for other in self._returning.values() if other == pool)
+        return self._busy[pool] + returning < self.limits[pool]
 
     def _is_open(self, key: str) -> bool:
         return self._open_all or key in self._opened

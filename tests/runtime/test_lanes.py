@@ -25,6 +25,7 @@ class Run:
     run_id: str
     running: bool = False
     away: bool = False
+    returning: bool = False
 
 
 class LanesMachine(RuleBasedStateMachine):
@@ -48,7 +49,9 @@ class LanesMachine(RuleBasedStateMachine):
         found: list[Run] = []
         for run in self.runs:
             first = next(other for other in self.runs if other.key == run.key)
-            taken = self.busy(pool_of(run.key)) + sum(pool_of(other.key) == pool_of(run.key) for other in found)
+            pool = pool_of(run.key)
+            taken = self.busy(pool) + sum(pool_of(other.key) == pool for other in found)
+            taken += sum(other.returning and pool_of(other.key) == pool for other in self.runs)
             if run is first and not run.running and run.key in self.opened and taken < LIMITS[pool_of(run.key)]:
                 found.append(run)
         return found
@@ -112,7 +115,7 @@ class LanesMachine(RuleBasedStateMachine):
         run = self.some(number, running=True)
         expected = not run.away or self.busy(pool_of(run.key)) < LIMITS[pool_of(run.key)]
         assert self.lanes.step_in(run.key, run.run_id) == expected
-        run.away = run.away and not expected
+        run.returning = run.away = run.away and not expected
 
     @rule(key=st.sampled_from(KEYS))
     def open(self, key: str) -> None:
