@@ -79,8 +79,6 @@ def record(tx: Tx, request: RunRequest, target: Session, command: Command, answe
     note = messages.append(tx, target.key, note_draft(f"{command.written}: {answer}"), run_id)
     session = sessions.by_key(tx.db, target.key)
     assert session is not None, "a note was just appended to it"
-    if command.name == "archive":  # the note has brought it back
-        sessions.update(tx, session.key, archived_at=tx.now)
     new = NewRun(run_id, "command", note.seq, runs.fingerprint(request), requester)
     return runs.record_command(tx, session, new)
 

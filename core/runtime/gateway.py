@@ -46,7 +46,7 @@ class Runtime:
         self._hub = Hub(self._changed_since, self._reply_under_way)
         self._lock: OwnerLock | None = None
         self._work: Work | None = None
-        self._ends: dict[str, list[asyncio.Future[None]]] = {}
+        self._ends: dict[str, list[asyncio.Future[bool]]] = {}
         self._files: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
         store.publish = self._publish
@@ -95,6 +95,8 @@ class Runtime:
         if self._work is not None:
             await self._work.engine.close()
             self._work = None
+        for waiting in self._ends.values():
+            self._wake(waiting, ended=False)
         if self._files:
             await asyncio.wait(self._files)
         self._hub.close()
@@ -219,9 +221,11 @@ class Runtime:
         """Wait until a run ends, at most `timeout` seconds."""
         run = self._run(run_id)
         if run.live:
-            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._ends.setdefault(run_id, []).append(ended)
             await self._either(ended, timeout)
+            if ended.done() and not ended.result():
+                raise Unavailable(f"switchboard was closed before run {run_id} began: it goes on at the next start")
             run = self._run(run_id)
         return self._outcome(run)
 
@@ -268,7 +272,7 @@ class Runtime:
         with explained(self.store.directory):
             return function(self.store.db)
 
-    async def _either(self, ended: "asyncio.Future[None]", timeout: float | None) -> None:  # noqa: ASYNC109
+    async def _either(self, ended: "asyncio.Future[bool]", timeout: float | None) -> None:  # noqa: ASYNC109
         """Wait for the end of a run or of the time, by the runtime's clock."""
         if timeout is None:
             await ended
@@ -308,12 +312,16 @@ class Runtime:
 
     def _ended(self, run: Run) -> None:
         """Wake who waits for the run, bring the transcript's file up to date."""
-        for waiting in self._ends.pop(run.run_id, []):
-            if not waiting.done():
-                waiting.set_result(None)
+        self._wake(self._ends.pop(run.run_id, []), ended=True)
         task = asyncio.get_running_loop().create_task(self._write_file(run.key, run.session_id))
         self._files.add(task)
         task.add_done_callback(self._files.discard)
+
+    def _wake(self, waiting: "list[asyncio.Future[bool]]", *, ended: bool) -> None:
+        """Tell who waits for a run whether it has ended, or the runtime has been closed before it did."""
+        for future in waiting:
+            if not future.done():
+                future.set_result(ended)
 
     async def _follow_owner(self) -> None:
         cursor, seen = last_rev(self.store.db), data_version(self.store.db)

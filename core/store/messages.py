@@ -24,7 +24,7 @@ def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None) -> Message
     Raises:
         NotFound: There is no such session.
     """
-    session = sessions.count_message(tx, key, _preview(draft))
+    session = sessions.count_message(tx, key, _preview(draft), note=draft.role == "system")
     if session is None:
         raise NotFound(f"session {key} does not exist any more")
     seq = session.last_seq

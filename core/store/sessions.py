@@ -103,21 +103,25 @@ def update(tx: Tx, key: str, **columns: object) -> None:
     tx.touched[key] = None
 
 
-def count_message(tx: Tx, key: str, preview: str | None) -> Session | None:
-    """Give a session one more message and return its row; None when there is no such session."""
+def count_message(tx: Tx, key: str, preview: str | None, *, note: bool) -> Session | None:
+    """Give a session one more message and return its row; None when there is no such session.
+
+    Args:
+        note: Only switchboard says it: that does not bring an archived session back.
+    """
     known = tx.rows.get(key) or by_key(tx.db, key)
     if known is None:
         return None
     session = tx.rows[key] = known._replace(
         last_seq=known.last_seq + 1,
         updated_at=max(known.updated_at, tx.now),
-        archived_at=None,
+        archived_at=known.archived_at if note else None,
         rev=tx.next_rev(),
         preview=preview or known.preview,
     )
     tx.db.execute(
-        "UPDATE sessions SET last_seq = ?, updated_at = ?, archived_at = NULL, rev = ?, preview = ? WHERE key = ?",
-        (session.last_seq, session.updated_at, session.rev, session.preview, key),
+        "UPDATE sessions SET last_seq = ?, updated_at = ?, archived_at = ?, rev = ?, preview = ? WHERE key = ?",
+        (session.last_seq, session.updated_at, session.archived_at, session.rev, session.preview, key),
     )
     tx.touched[key] = None
     return session

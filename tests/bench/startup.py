@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.bench.seed import FIRST_WORDS, LAST_WORDS, seed
 from tests.bench.table import Figure, of_runs
-from tests.bench.terminal import Terminal
+from tests.support.terminal import Terminal
 
 RUNS = 7
 BARE = """

@@ -11,7 +11,7 @@ import pytest
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, ThinkingDelta, ToolEnded, ToolStarted, Turn
 from core.config.settings import AgentSettings, ModelSettings, Settings
 from core.model.access import ALL, OPERATOR
-from core.model.errors import Conflict, Invalid, NotFound
+from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.model.messages import Usage, text_block, thinking_block, tool_call_block
 from core.model.runs import RunRequest
 from core.model.sessions import SessionPatch
@@ -477,11 +477,26 @@ async def test_a_session_with_a_queued_run_cannot_be_reset(state: Path) -> None:
         agent.release()
 
 
+async def test_a_wait_for_a_queued_run_ends_when_switchboard_is_closed(state: Path) -> None:
+    agent = Agent(held=True)
+    async with running(state, backends=agent) as runtime:
+        await begin(runtime, MAIN, "first")
+        queued = await begin(runtime, MAIN, "second")
+        wait = asyncio.create_task(runtime.wait_run(queued.run_id, None))
+        await until(lambda: agent.at_work)
+    with pytest.raises(Unavailable, match="goes on at the next start"):
+        await wait
+    async with running(state) as runtime:
+        assert (await runtime.wait_run(queued.run_id, 10)).status == "ok"
+
+
 async def test_a_message_brings_an_archived_session_back(runtime: Runtime) -> None:
     await send(runtime, "main", "say hi")
     await runtime.archive(MAIN, OPERATOR, archived=True)
     assert (await call(runtime, "sessions_list"))["count"] == 0
     assert (await call(runtime, "sessions_list", archived=True))["count"] == 1
+    await send(runtime, "main", "/label old")
+    assert (await call(runtime, "sessions_list"))["count"] == 0, "a note is not a message"
     await send(runtime, "main", "say ho")
     assert (await call(runtime, "sessions_list"))["count"] == 1
     await runtime.archive(MAIN, OPERATOR, archived=True)

@@ -11,7 +11,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[()][0-9A-B]|[=>78cM])"
@@ -31,18 +31,21 @@ class Terminal:
     Attributes:
         output: Everything the program has written so far.
         started: Monotonic seconds of the start.
+        exit_code: How it ended, negative for the signal that killed it; None while it runs.
     """
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], *, columns: int = 120, rows: int = 36
     ) -> None:
         self.output = b""
+        self.exit_code: int | None = None
+        self._answered = 0
         self.started = time.perf_counter()
         self.pid, self._descriptor = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execvpe(command[0], list(command), dict(environment))
-        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.resize(columns, rows)
 
     def __enter__(self) -> Self:
         return self
@@ -50,23 +53,35 @@ class Terminal:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    @property
+    def text(self) -> str:
+        """Everything written so far without the escape sequences, in the order in which it was written."""
+        return self.text_since(0)
+
+    def text_since(self, since: int) -> str:
+        """Return what was written after that many bytes, without the escape sequences."""
+        return ESCAPES.sub(b"", self.output[since:]).decode(errors="replace")
+
     def wait_for(self, words: str, *, since: int = 0, seconds: float = 30.0) -> float:
         """Wait until words are on the screen and return the monotonic seconds of that moment.
 
         Args:
             since: Look only at what was written after that many bytes.
         """
-        wanted = words.encode()
         deadline = time.perf_counter() + seconds
+        looked_at = -1
         while time.perf_counter() < deadline:
-            if wanted in ESCAPES.sub(b"", self.output[since:]):
-                return time.perf_counter()
-            self.read(0.02)
-        seen = ESCAPES.sub(b"", self.output[since:])[-400:]
+            if len(self.output) != looked_at:
+                looked_at = len(self.output)
+                if words in self.text_since(since):
+                    return time.perf_counter()
+            if not self.read(0.02):
+                break
+        seen = self.text_since(since)[-400:]
         raise TimeoutError(f"{words!r} did not appear within {seconds} s; the last was {seen!r}")
 
     def read(self, seconds: float) -> bool:
-        """Take in what is written within that time; False when the program has ended."""
+        """Take in what is written within that time; False when the program has closed the terminal."""
         ready, _, _ = select.select([self._descriptor], [], [], seconds)
         if not ready:
             return True
@@ -75,10 +90,22 @@ class Terminal:
         except OSError:
             return False
         self.output += data
-        for question, answer in ANSWERS:
-            for _ in range(data.count(question)):
-                os.write(self._descriptor, answer)
+        self._answer()
         return bool(data)
+
+    def wait_end(self, seconds: float = 20.0) -> int:
+        """Wait until the program has ended and return its exit code, negative for a signal."""
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline:
+            open_ = self.read(0.02)
+            if self._has_ended():
+                while self.read(0.0) and select.select([self._descriptor], [], [], 0.0)[0]:
+                    pass
+                assert self.exit_code is not None, "it has ended"
+                return self.exit_code
+            if not open_:
+                time.sleep(0.005)  # the terminal is closed and nothing more can be waited for
+        raise TimeoutError(f"the program did not end within {seconds} s; the last was {self.text[-400:]!r}")
 
     def settle(self, quiet: float = 0.5, seconds: float = 20.0) -> None:
         """Wait until nothing has been written for a while."""
@@ -93,6 +120,18 @@ class Terminal:
         """Type something."""
         os.write(self._descriptor, keys.encode())
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size; the kernel tells the program."""
+        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def attributes(self) -> list[Any]:
+        """Return the modes of the terminal, as `termios.tcgetattr` has them."""
+        return termios.tcgetattr(self._descriptor)
+
+    def signal(self, number: int) -> None:
+        """Send the program a signal."""
+        os.kill(self.pid, number)
+
     def memory_mb(self) -> float:
         """Return the resident memory of the program in MB."""
         for line in Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines():
@@ -103,14 +142,26 @@ class Terminal:
     def close(self) -> None:
         """End the program, by force if it does not go by itself."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.kill(self.pid, number)
-            except ProcessLookupError:
-                break
             deadline = time.perf_counter() + 3.0
-            while time.perf_counter() < deadline:
-                if os.waitpid(self.pid, os.WNOHANG)[0]:
-                    os.close(self._descriptor)
-                    return
+            if not self._has_ended():
+                self.signal(number)
+            while not self._has_ended() and time.perf_counter() < deadline:
                 self.read(0.02)
         os.close(self._descriptor)
+
+    def _has_ended(self) -> bool:
+        if self.exit_code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.exit_code = os.waitstatus_to_exitcode(status)
+        return self.exit_code is not None
+
+    def _answer(self) -> None:
+        """Answer what the program asks the terminal, also where a question came in two pieces."""
+        while True:
+            found = [(at, *pair) for pair in ANSWERS if (at := self.output.find(pair[0], self._answered)) >= 0]
+            if not found:
+                return
+            at, question, answer = min(found)
+            self._answered = at + len(question)
+            os.write(self._descriptor, answer)
