@@ -1,5 +1,6 @@
 """The command `switchboard`."""
 
+import signal
 import sys
 
 from console.cli import run
@@ -7,7 +8,11 @@ from console.cli import run
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # before there was anything to stop
+        code = 128 + signal.SIGINT
+    sys.exit(code)
 
 
 if __name__ == "__main__":

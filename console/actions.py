@@ -61,7 +61,7 @@ class Action:
 
 
 def _session(state: State) -> str | None:
-    return None if state.row is not None else "there is no session here yet: press s to send a first message"
+    return None if state.row is not None else "there is no session here: press s to send a message to one"
 
 
 def _allowed(action: GatewayAction, *, session: bool = True) -> Enabled:
@@ -100,9 +100,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("spawn", "n", "n", "spawn", "Start a sub-agent on a task", BOTH, _allowed("spawn", session=False)),
     Action("policy", "p", "p", "policy", "Send policy: inherit, allow, deny in turn", BOTH, _allowed("patch")),
     Action("abort", "a", "a", "abort", "Stop the run and drop the queued ones", ALL_PANES, _at_work),
-    Action(
-        "filter", "slash", "/", "filter", "Show only sessions that hold some words; in a transcript, search it", BOTH
-    ),
+    Action("filter", "slash", "/", "filter", "Narrow the list to some words; in a transcript, search it", BOTH),
     Action("tools", "t", "t", "tools", "Show or hide what tools answered", TEXT, _session),
     Action("thinking", "T", "T", "thinking", "Show or hide the thinking of models", frozenset(), _session),
     Action("full", "o", "o", "open whole", "Show the message under the cursor in full", TEXT, _message),

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import locale
+import logging
 import os
 import shutil
 import sys
@@ -11,16 +12,20 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from rich.text import Text
 from textual.app import App, SystemCommand
+from textual.events import DescendantFocus
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.screen import Screen
 
+from console.alarm import Alarm
 from console.host import Host
 from console.live.desk import Desk
 from console.live.memory import Memory
 from console.operations import Operations
+from console.screens.too_small import TooSmall
 from console.screens.watch_keys import WatchScreen
-from console.themes import DEFAULT_THEME, THEMES, Inks
+from console.themes import DEFAULT_THEME, THEMES, Inks, inks_named
 from console.wall import Wall
 from console.widgets.ink import ASCII_GLYPHS, GLYPHS
 from core.model.errors import Conflict, SwitchboardError
@@ -34,6 +39,8 @@ FRAME_SECONDS: Final = 1 / 32
 """Changes are drawn at most that often; the first after a pause at once."""
 REMEMBER_SECONDS: Final = 0.5
 OWNER_SECONDS: Final = 1.0
+
+_log = logging.getLogger("switchboard.console")
 
 Scene = Callable[[Host], Awaitable[None]]
 """Something that happens in the console by itself once it is up: the demo."""
@@ -62,6 +69,7 @@ class SwitchboardApp(App[None]):
         self.monotonic = time.monotonic
         self.glyphs: dict[Look, str] = GLYPHS if _draws_unicode() else ASCII_GLYPHS
         self._scene = scene
+        self._alarm = Alarm()
         self._wall = Wall()
         self._remember_timer: Timer | None = None
         self._leaving = False
@@ -75,8 +83,12 @@ class SwitchboardApp(App[None]):
 
     @property
     def inks(self) -> Inks:
-        """The colours in use; another theme than ours is drawn with the terminal's."""
-        return THEMES.get(self.theme, THEMES["switchboard-ansi"])
+        """The colours in use."""
+        return inks_named(self.theme)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Give our own names in the style sheet a meaning under Textual's themes too."""
+        return self.inks.theme().variables
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Put the wall behind Textual's own filters; colours of the terminal need no conversion, we draw with none."""
@@ -97,6 +109,12 @@ class SwitchboardApp(App[None]):
         """Lay the screen out; its first picture already holds the rows and a transcript."""
         self._first_picture.enter_context(self.batch_update())
         self.call_after_refresh(self._begin)
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Let no cursor blink (LOOK 8)."""
+        widget: Any = event.widget  # the classes with a cursor of their own take too long to import
+        if hasattr(widget, "cursor_blink"):
+            widget.cursor_blink = False
 
     # Beginning and ending
 
@@ -138,12 +156,29 @@ class SwitchboardApp(App[None]):
         except SwitchboardError as error:
             screen.standing.say(f"{error.message}. Reading only; F5 reads it again.", "error")
             return
+        self._take_preferences()
         self.desk.configure()
         screen.show_edges()
-        if self.host.hint and self._scene is None and not screen.standing.text:
+        if self.host.hint and self._scene is None and not screen.standing.text and not screen.notice.text:
             screen.say(self.host.hint)
         if self._scene is not None:
             self.run_worker(self._scene(self.host), group="scene", exit_on_error=True)
+
+    def _take_preferences(self) -> None:
+        """Use the colours, keys and bell of the configuration."""
+        from console.preferences import check
+
+        settings = self.host.runtime.settings
+        assert settings is not None, "it has just been read"
+        chosen = check(settings.console)
+        self.theme = chosen.theme
+        self.set_keymap(chosen.keymap)
+        self.watch_screen.actions = chosen.actions
+        self._alarm.on = settings.console.bell
+        if chosen.problems:
+            first, *others = chosen.problems
+            more = f" (and {len(others)} more)" if others else ""
+            self.watch_screen.say(f"{self.host.places.config}: {first}{more}", "error")
 
     async def _take_over_when_free(self) -> None:
         """Go live once the process that owns the state directory has left it."""
@@ -161,6 +196,10 @@ class SwitchboardApp(App[None]):
         screen.standing.say("")
         self.run_worker(self._start_runtime(), group="start", exit_on_error=True)
 
+    async def action_quit(self) -> None:
+        """Leave on Textual's own key as on ours."""
+        self.leave()
+
     def leave(self) -> None:
         """End the console; with something at work, ask what shall become of it."""
         from console.screens.confirm import Choice, Confirm
@@ -168,6 +207,11 @@ class SwitchboardApp(App[None]):
         count = len(self.host.runtime.active_runs)
         if not count or self._leaving:
             self.exit()
+            return
+        if isinstance(self.screen, TooSmall):
+            self.screen.say_why_not_to_leave()
+            return
+        if isinstance(self.screen, Confirm):  # that question comes first
             return
         runs = "1 run is" if count == 1 else f"{count} runs are"
         text = (
@@ -199,7 +243,26 @@ class SwitchboardApp(App[None]):
 
     def _show_dirty(self) -> None:
         self._drawn_at = self.monotonic()
-        self.watch_screen.show_dirty(self.desk.take_dirty())
+        dirty = self.desk.take_dirty()
+        self.watch_screen.show_dirty(dirty)
+        rows = self.desk.book.rows
+        if dirty.all:
+            self._alarm.start(rows.values())
+        looked_at = {pane.key for pane in self.watch_screen.panes if pane.display} if self.app_focus else set[str]()
+        if self._alarm.rings([rows[key] for key in dirty.rows], looked_at, self._drawn_at):
+            self.bell()
+
+    def _fatal_error(self) -> None:
+        """Close with one sentence; where it broke is in the log, without anything that was said."""
+        error = self._exception
+        _log.critical("the console broke", exc_info=error)
+        self._exit_renderables.append(
+            Text(
+                f"switchboard: the console broke ({type(error).__name__}) and was closed. Nothing that was"
+                f" acknowledged is lost: start it again. {self.host.state / 'switchboard.log'} says where it broke."
+            )
+        )
+        self._close_messages_no_wait()
 
     # Remembering
 

@@ -5,29 +5,59 @@ Nothing heavy is imported before it is known what is asked for: `--help` needs n
 
 import argparse
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NoReturn
 
 from core.model.errors import Invalid, SwitchboardError
+from core.model.keys import KINDS, quoted
 
 EPILOG: Final = """\
 KEY is a session key (main, agent:main:discord:group:ops, cron:nightly, …) or a session id.
 Exit codes: 0 done or accepted, 1 failed, 2 usage, 3 not found, 4 forbidden by policy or visibility, 5 timeout.
 """
+MAX_MINUTES: Final = 52_704_000
+"""A hundred years, as many as the tool takes."""
 _EVERYWHERE: Final = ("--state", "--config")
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that ends wrong words with one sentence, as everything else here does."""
+    """A parser that ends wrong words with one sentence, as everything else here does.
+
+    Attributes:
+        commands: The parser of each command; of the main parser only.
+    """
+
+    commands: Mapping[str, "_Parser"] = MappingProxyType({})
 
     def error(self, message: str) -> NoReturn:
-        raise Invalid(f"{message}: see `{self.prog} --help`")
+        """Refuse the command line."""
+        words = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
+        raise self.wrong(words)
+
+    def wrong(self, words: str) -> Invalid:
+        """Return the sentence that says what is wrong and where to look."""
+        return Invalid(words if words.endswith("?") else f"{words}: see `{self.prog} --help`")
+
+    def unknown(self, words: Sequence[str]) -> Invalid:
+        """Return the sentence for words that mean nothing here."""
+        name = words[0].partition("=")[0]
+        if not name.startswith("-"):
+            return self.wrong(f"{quoted(name)} is one word too many, a text of several words needs quotes")
+        flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        return self.wrong(f"there is no flag {quoted(name)}{nearest(name, flags)}")
+
+    def print_help(self, file: object = None) -> None:  # noqa: ARG002 - the signature of argparse
+        """Print the help as everything else is printed."""
+        from console.output import write_line
+
+        write_line(self.format_help().rstrip())
 
 
 def run(arguments: Sequence[str]) -> int:
     """Do what the command line says and return the exit code."""
     try:
-        options = parser().parse_args(_flags_first(arguments))
+        options = parse(arguments)
     except Invalid as error:
         return _refuse(error, as_json="--json" in arguments)
     try:
@@ -50,11 +80,28 @@ def run(arguments: Sequence[str]) -> int:
         return _refuse(error, as_json=options.json)
 
 
-def parser() -> argparse.ArgumentParser:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read a command line.
+
+    Raises:
+        Invalid: It is none of ours; the sentence gives the nearest name.
+    """
+    main = _parser()
+    words = _flags_first(arguments)
+    if words and not words[0].startswith("-") and words[0] not in main.commands:
+        known = f": use one of {', '.join(main.commands)}"
+        raise Invalid(f"there is no command {quoted(words[0])}{nearest(words[0], main.commands) or known}")
+    options, unknown = main.parse_known_args(words)
+    if unknown:
+        raise main.commands.get(options.command, main).unknown(unknown)
+    return options
+
+
+def _parser() -> _Parser:
     """Return the parser of all commands."""
     common = _Parser(add_help=False)
-    common.add_argument("--state", metavar="DIR", help="the state directory to work on")
-    common.add_argument("--config", metavar="FILE", help="the configuration file")
+    common.add_argument("--state", type=_place, metavar="DIR", help="the state directory to work on")
+    common.add_argument("--config", type=_place, metavar="FILE", help="the configuration file")
     common.add_argument("--json", action="store_true", help="print exactly the tool's result, as one JSON document")
     main = _Parser(
         prog="switchboard",
@@ -63,13 +110,16 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
+        allow_abbrev=False,
     )
     main.add_argument("--version", action="store_true", help="print the version")
     main.set_defaults(version=False)
     commands = main.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    main.commands = commands.choices
 
     def add(name: str, words: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.", parents=[common])
+        description = f"{words[0].upper()}{words[1:]}."
+        return commands.add_parser(name, help=words, description=description, parents=[common], allow_abbrev=False)
 
     add("demo", "open the console on a temporary state where everything moves")
     _add_list(add("list", "list sessions, newest first"))
@@ -78,7 +128,7 @@ def parser() -> argparse.ArgumentParser:
     _add_spawn(add("spawn", "start a sub-agent on a task and wait for its result"))
     policy = add("policy", "show the send policy of a session and what decides, or change it")
     policy.add_argument("key", metavar="KEY")
-    policy.add_argument("word", metavar="on|off|inherit", nargs="?", choices=("on", "off", "inherit"))
+    policy.add_argument("word", metavar="on|off|inherit", nargs="?", type=_one_of("on", "off", "inherit"))
     abort = add("abort", "stop what a session is at work on")
     abort.add_argument("key", metavar="KEY")
     search = add("search", "search all transcripts")
@@ -91,9 +141,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_list(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--kinds", metavar="KIND", nargs="+", help="only these kinds of session")
+    command.add_argument("--kinds", type=_one_of(*KINDS), metavar="KIND", nargs="+", help="only these kinds of session")
     command.add_argument("--limit", type=_positive, default=50, metavar="N", help="rows at most, up to 200")
-    command.add_argument("--active", type=float, metavar="MIN", help="only sessions updated within that many minutes")
+    command.add_argument(
+        "--active", type=_minutes, metavar="MIN", help="only sessions updated within that many minutes"
+    )
     command.add_argument("--search", metavar="TEXT", help="part of key, label, name or newest message")
     command.add_argument("--archived", action="store_true", help="the archived sessions instead")
 
@@ -122,7 +174,8 @@ def _add_spawn(command: argparse.ArgumentParser) -> None:
     command.add_argument("--agent", metavar="ID", help="whose sub-agent")
     command.add_argument("--label", metavar="TEXT", help="a short name")
     command.add_argument("--model", metavar="NAME", help="another model than the agent's own")
-    command.add_argument("--thinking", choices=("off", "minimal", "low", "medium", "high"), help="thinking level")
+    levels = _one_of("off", "minimal", "low", "medium", "high")
+    command.add_argument("--thinking", type=levels, metavar="LEVEL", help="off, minimal, low, medium or high")
     command.add_argument("--run-timeout", type=_not_negative, metavar="S", help="stop the sub-agent after that long")
     command.add_argument("--detach", action="store_true", help="do not stay until the work is done")
 
@@ -140,20 +193,55 @@ def _flags_first(arguments: Sequence[str]) -> list[str]:
     return [rest[0], *front, *rest[1:]] if rest and not rest[0].startswith("-") else [*front, *rest]
 
 
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return what was probably meant, as the end of a sentence; empty when nothing is near."""
+    import difflib
+
+    found = difflib.get_close_matches(word.lower(), list(known), 1, 0.6)
+    return f"; did you mean {quoted(found[0])}?" if found else ""
+
+
+def _one_of(*known: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text not in known:
+            expected = f"{', '.join(known[:-1])} or {known[-1]}"
+            raise argparse.ArgumentTypeError(f"expected {expected}, not {quoted(text)}{nearest(text, known)}")
+        return text
+
+    return check
+
+
+def _place(text: str) -> str:
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"expected a path, not {quoted(text)}")
+    return text
+
+
 def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, not {text!r}")
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 999999999, not {quoted(text)}")
     return int(text)
 
 
-def _not_negative(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 86_400:
-        raise argparse.ArgumentTypeError(f"expected seconds from 0 to 86400, not {text!r}")
+def _minutes(text: str) -> float:
+    value = _number(text)
+    if not 0 < value <= MAX_MINUTES:
+        raise argparse.ArgumentTypeError(f"expected minutes, more than 0 and up to {MAX_MINUTES}, not {quoted(text)}")
     return value
+
+
+def _not_negative(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"expected seconds from 0 to 86400, not {quoted(text)}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
 
 
 def _refuse(error: SwitchboardError, *, as_json: bool) -> int:

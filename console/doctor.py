@@ -1,16 +1,21 @@
 """`switchboard doctor`: what was found, where each value came from, and what to do about what is wrong."""
 
+import contextlib
 import os
 import platform
+import re
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Literal
+from typing import Final, Literal
 
-from console.output import print_json, print_text
+from console.live.clean import clean_line
+from console.log import LOG_NAME
+from console.output import LONGEST_SENTENCE, draws_unicode, print_json, write_line
+from console.preferences import check
 from core.config.load import load
 from core.config.paths import Places
 from core.config.settings import NO_MODEL_HINT, Settings
@@ -19,11 +24,12 @@ from core.model.clock import SystemClock
 from core.model.errors import SwitchboardError
 from core.model.sessions import SessionQuery
 from core.store import sessions
-from core.store.database import MIGRATIONS, Store
+from core.store.database import MIGRATIONS, Store, explained
 from core.store.lock import current_owner
 
 Verdict = Literal["ok", "note", "wrong"]
-SIGNS = {"ok": "✓", "note": "!", "wrong": "×"}
+SIGNS: Final[Mapping[Verdict, str]] = {"ok": "✓", "note": "!", "wrong": "×"}
+ASCII_SIGNS: Final[Mapping[Verdict, str]] = {"ok": "+", "note": "!", "wrong": "x"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +54,15 @@ def examine(places: Places, *, as_json: bool) -> int:
         rows = [{"topic": f.topic, "verdict": f.verdict, "found": f.words, "advice": f.advice} for f in findings]
         print_json({"ok": not wrong, "findings": rows})
         return int(wrong)
+    signs, arrow = (SIGNS, "→") if draws_unicode() else (ASCII_SIGNS, "->")
+    width = max(len(finding.topic) for finding in findings)
+    before = ""
     for finding in findings:
-        print_text(f"{SIGNS[finding.verdict]} {finding.topic:<14} {finding.words}")
-        if finding.advice:
-            print_text(f"  {'':<14} → {finding.advice}")
+        topic, before = "" if finding.topic == before else finding.topic, finding.topic
+        lines = [f"{signs[finding.verdict]} {topic:<{width}}  ", f"  {'':<{width}}  {arrow} "]
+        for line, words in zip(lines, (finding.words, finding.advice), strict=True):
+            if words:
+                write_line(line + clean_line(words, LONGEST_SENTENCE))
     return int(wrong)
 
 
@@ -63,15 +74,17 @@ def _program() -> Iterator[Finding]:
 
 
 def _configuration(places: Places) -> Iterator[Finding]:
-    found = "found" if places.config.exists() else "not there, defaults are used"
+    found = "found" if os.access(places.config, os.F_OK) else "not there, defaults are used"
     yield Finding("configuration", "ok", f"{places.config} ({places.config_origin}): {found}")
     try:
         settings = load(places)
     except SwitchboardError as error:
-        yield Finding("", "wrong", error.message, "mend the file; nothing runs before that")
+        yield Finding("configuration", "wrong", error.message, "mend the file; nothing runs before that")
         return
     for notice in settings.notices:
-        yield Finding("", "note", notice)
+        yield Finding("configuration", "note", notice)
+    for problem in check(settings.console).problems:
+        yield Finding("configuration", "wrong", problem, "mend the file; the console goes without it")
     for setting, value, origin in settings.origins:
         yield Finding(setting, "ok", f"{value} ({origin})")
     agents = ", ".join(f"{agent.agent_id} ({agent.model})" for agent in settings.agents.values())
@@ -86,7 +99,7 @@ def _models(settings: Settings) -> Iterator[Finding]:
     if not settings.has_model:
         yield Finding("model", "note", "none", NO_MODEL_HINT)
     for model in settings.models.values():
-        where = f"{model.ref} at {model.base_url} ({model.api})"
+        where = f"{model.ref} at {_without_password(model.base_url)} ({model.api})"
         if model.api_key is None:
             yield Finding("model", "ok", f"{where}, without a key")
             continue
@@ -98,26 +111,36 @@ def _models(settings: Settings) -> Iterator[Finding]:
             yield Finding("model", "ok", f"{where}, key from {model.api_key.words}")
 
 
+def _without_password(address: str) -> str:
+    """Return an address without what may be secret in it: a user's password, a query."""
+    return re.sub(r"//[^/\s]*@", "//…@", address).partition("?")[0]
+
+
 def _state(places: Places) -> Iterator[Finding]:
     try:
-        store = Store.open(places.state, SystemClock())
+        with contextlib.closing(Store.open(places.state, SystemClock())) as store, explained(places.state):
+            count = len(sessions.select(store.db, SessionQuery(archived=None), ALL).sessions)
+            damage = str(store.db.execute("PRAGMA quick_check(1)").fetchone()[0])
     except SwitchboardError as error:
         yield Finding("state", "wrong", error.message)
         return
-    try:
-        count = len(sessions.select(store.db, SessionQuery(archived=None), ALL).sessions)
-        check = str(store.db.execute("PRAGMA quick_check").fetchone()[0])
-    finally:
-        store.close()
     yield Finding("state", "ok", f"{places.state} ({places.state_origin}): {count} sessions")
-    if check != "ok":
-        yield Finding("", "wrong", f"the database is damaged: {check}", "restore a copy, or move it away to start anew")
+    if damage != "ok":
+        yield Finding(
+            "", "wrong", f"the database is damaged: {damage}", "restore a copy, or move it away to start anew"
+        )
     mode = places.state.stat().st_mode & 0o077
     if mode:
-        yield Finding("", "note", "others can look into the state directory", f"chmod 700 {places.state}")
+        yield Finding("state", "note", "others can look into the state directory", f"chmod 700 {places.state}")
     free = shutil.disk_usage(places.state).free
     low = free < 100_000_000
     yield Finding("disk", "wrong" if low else "ok", f"{free // 1_000_000:,} MB free", "free some space" if low else "")
+    log = places.state / LOG_NAME
+    yield Finding(
+        "log",
+        "note" if log.exists() else "ok",
+        f"{log}: {'see what it says' if log.exists() else 'nothing unexpected so far'}",
+    )
     owner = current_owner(places.state)
     yield Finding("owner", "ok", owner.words if owner is not None else "nobody; the next console runs what is queued")
 

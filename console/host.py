@@ -1,16 +1,23 @@
 """The runtime that a console or a command works on: opened at once, configured and started later."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.config.paths import Places
-from core.model.errors import Conflict
+from core.model.errors import Conflict, SwitchboardError
 from core.runtime.gateway import Runtime
 
 if TYPE_CHECKING:
+    from console.log import Log
     from core.agents.choose import AgentBackends
     from core.config.settings import Settings
+    from core.model.clock import Clock
+
+
+for _name in ("switchboard", "asyncio"):  # until the log is open, nothing of it may reach the screen
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class Host:
@@ -20,18 +27,20 @@ class Host:
 
     Args:
         pace: Seconds between two words of the builtin agent, None for its own.
+        clock: The time that the runtime goes by, None for the machine's.
 
     Attributes:
         runtime: The gateway.
         hint: One line for a start without a model; empty otherwise.
     """
 
-    def __init__(self, places: Places, *, pace: float | None = None) -> None:
+    def __init__(self, places: Places, *, pace: float | None = None, clock: "Clock | None" = None) -> None:
         self.places = places
-        self.runtime = Runtime.open(places.state)
+        self.runtime = Runtime.open(places.state, clock)
         self.hint = ""
         self._pace = pace
         self._backends: AgentBackends | None = None
+        self._log: Log | None = None
 
     @property
     def state(self) -> Path:
@@ -57,17 +66,29 @@ class Host:
         settings = await self.settings()
         assert self._backends is not None, "they come with the settings"
         self.hint = settings.hint
+        log = await asyncio.to_thread(_open_log, self.state)
         try:
             await self.runtime.start(settings, self._backends, command=command, run_all=run_all, run_own=run_own)
-        except Conflict:
-            self.runtime.follow_owner(settings)
+        except SwitchboardError as error:
+            log.close()
+            if isinstance(error, Conflict):
+                self.runtime.follow_owner(settings)
             raise
+        self._log = log
 
     async def close(self) -> None:
         """Stop what is at work and give everything free."""
         await self.runtime.close()
         if self._backends is not None:
             await self._backends.close()
+        if self._log is not None:
+            self._log.close()
+
+
+def _open_log(state: Path) -> "Log":
+    from console.log import Log
+
+    return Log(state)
 
 
 def _load(places: Places, pace: float | None) -> "tuple[Settings, AgentBackends]":

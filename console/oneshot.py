@@ -3,19 +3,24 @@
 import argparse
 import asyncio
 import contextlib
+import json
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from console.host import Host
+from console.live.clean import clean, clean_line
 from console.live.words import age, money, seconds_span, tokens
 from console.output import print_error, print_json, print_progress, print_table, print_text, write_line
 from core.config.paths import Places, find_places
 from core.model.access import ALL, OPERATOR, Operator
 from core.model.commands import parse_command
+from core.model.errors import Invalid
 from core.model.events import Activity, Event, RunChanged, ToolProgress
+from core.model.keys import shown
 from core.model.runs import Run
 from core.model.sessions import Session, SessionPatch
 from core.runtime.commands import POLICY_WORDS
@@ -24,6 +29,7 @@ from core.tools.target import canonical
 
 EXIT_CODES: Final[Mapping[str, int]] = {"ok": 0, "accepted": 0, "error": 1, "forbidden": 4, "timeout": 5}
 HISTORY_PAGE: Final = 200
+LONGEST_CALL: Final = 2000
 Command = Callable[["OneShot", argparse.Namespace], Awaitable[int]]
 
 
@@ -38,36 +44,86 @@ def run_command(options: argparse.Namespace) -> int:
         from console.doctor import examine
 
         return examine(places, as_json=options.json)
+    if options.command == "send" and options.message == "-":
+        options.message = _read_stdin()
     return asyncio.run(_run(options, places))
 
 
 async def _run(options: argparse.Namespace, places: Places) -> int:
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None, "asyncio.run runs a task"
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    host = Host(places, pace=0.0)
+    shot = OneShot(Host(places, pace=0.0), options)
+    stop = _Stop()
     try:
-        host.runtime.settings = await host.settings()
-        return await _COMMANDS[options.command](OneShot(host), options)
+        shot.gateway.settings = await shot.host.settings()
+        return await _COMMANDS[options.command](shot, options)
     except asyncio.CancelledError:
-        print_error("stopped; what was accepted is stored, a run that was at work has ended as interrupted")
-        return 1
+        at_work = "; the run at work ends as interrupted, what was said is kept" if shot.gateway.active_runs else ""
+        shot.interrupted(f"stopped by {signal.Signals(stop.number).name}{at_work}")
+        return 128 + stop.number
     finally:
-        await host.close()
+        await shot.host.close()
+
+
+class _Stop:
+    """Cancels the command when the process is told to end; told a second time, the process ends at once.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._task = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop, number)
+
+    def _stop(self, number: int) -> None:
+        assert self._task is not None, "a command runs in a task"
+        self.number = number
+        self._task.cancel()
+        for handled in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(handled)
+            signal.signal(handled, signal.SIG_DFL)
+
+
+def _read_stdin() -> str:
+    if sys.stdin is None:
+        raise Invalid("there is no message: stdin is closed")
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise Invalid("the message on stdin is not UTF-8 text") from None
 
 
 class OneShot:
     """What the commands share."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, options: argparse.Namespace) -> None:
         self.host = host
         self.gateway = host.runtime
+        self._command = str(options.command)
+        self._json = bool(options.json)
+        self._answered = False
+
+    def answer(self, document: Mapping[str, Any]) -> bool:
+        """Print the one document of --json; whether that was asked for."""
+        if self._json:
+            self._answered = True
+            print_json(document)
+        return self._json
+
+    def interrupted(self, sentence: str) -> None:
+        """Say that the command was stopped: on stderr, or as the document of --json if there is none yet."""
+        if self._answered or not self.answer({"status": "error", "code": "interrupted", "error": sentence}):
+            print_error(sentence)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], sender: str | None = None) -> dict[str, Any]:
         """Call a session tool as the operator; arguments that are None are left out."""
         given = {name: value for name, value in arguments.items() if value is not None}
         return await dispatch(self.gateway, Operator(sender), tool, given)
+
+    def shown(self, key: str) -> str:
+        """Return a key as the list shows it, harmless."""
+        return clean_line(shown(key, self.gateway.rules.agent_of(OPERATOR)))
 
     async def find(self, key: str) -> Session:
         """Return the session that a KEY means."""
@@ -75,7 +131,7 @@ class OneShot:
 
     async def work(self) -> None:
         """Take the state directory over, to write and to run what this command starts."""
-        await self.host.start(sys.argv[1] if len(sys.argv) > 1 else "command", run_all=False)
+        await self.host.start(self._command, run_all=False)
 
 
 async def _list(shot: OneShot, options: argparse.Namespace) -> int:
@@ -87,13 +143,11 @@ async def _list(shot: OneShot, options: argparse.Namespace) -> int:
         "archived": options.archived,
     }
     result = await shot.call("sessions_list", arguments)
-    if options.json:
-        print_json(result)
+    if shot.answer(result):
         return 0
     if not result["sessions"]:
-        write_line(
-            "no sessions yet: `switchboard send main hello` makes the first" if not options.search else "no match"
-        )
+        narrowed = options.search or options.kinds or options.active or options.archived
+        write_line("no session matches" if narrowed else "no sessions yet: `switchboard send main hello` makes one")
         return 0
     now = shot.gateway.now_ms()
     rows = [
@@ -120,11 +174,12 @@ async def _list(shot: OneShot, options: argparse.Namespace) -> int:
 async def _history(shot: OneShot, options: argparse.Namespace) -> int:
     arguments = {"sessionKey": options.key, "limit": options.limit, "includeTools": options.tools}
     result = await shot.call("sessions_history", arguments)
-    if options.json:
-        print_json(result)
+    if shot.answer(result):
         return 0
     for message in result["messages"]:
         _print_message(message)
+    if not result["messages"]:
+        write_line("no messages yet")
     return 0
 
 
@@ -161,13 +216,13 @@ async def _stay(shot: OneShot, tool: str, arguments: Mapping[str, Any], options:
     watching = asyncio.create_task(progress.show())
     try:
         result = await shot.call(tool, arguments, options.sender)
-        if tool == "sessions_spawn" and result["status"] == "accepted":
-            print_progress(f"sub-agent {result['childSessionKey']} is at work")
         code = EXIT_CODES[result["status"]]
-        if options.json:
-            print_json(result)
+        if shot.answer(result):
+            pass
         elif result["status"] == "ok":
             print_text(result["reply"])
+        elif result["status"] == "timeout":
+            print_progress(f"no reply within {options.timeout:g} s; staying until the run has ended")
         elif result["status"] != "accepted":
             print_error(result["error"])
         await shot.gateway.drained()
@@ -175,13 +230,15 @@ async def _stay(shot: OneShot, tool: str, arguments: Mapping[str, Any], options:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-    if tool == "sessions_spawn" and result["status"] == "accepted":
-        return await _spawn_result(shot, result, options)
-    return code
+    if result["status"] not in {"accepted", "timeout"}:
+        return code
+    ended = await _tell_end(shot, result["runId"], options)
+    return ended if result["status"] == "accepted" else code
 
 
-async def _spawn_result(shot: OneShot, result: Mapping[str, Any], options: argparse.Namespace) -> int:
-    outcome = await shot.gateway.wait_run(result["runId"], 0)
+async def _tell_end(shot: OneShot, run_id: str, options: argparse.Namespace) -> int:
+    """Tell what a run came to that had not ended when its tool answered; return its exit code."""
+    outcome = await shot.gateway.wait_run(run_id, 0)
     if not options.json and outcome.reply:
         print_text(outcome.reply)
     if outcome.error:
@@ -193,8 +250,8 @@ async def _leave_queued(shot: OneShot, tool: str, arguments: Mapping[str, Any], 
     """Accept work and leave it to the next process that owns the state directory."""
     await shot.host.start(options.command, run_all=False, run_own=False)
     result = await shot.call(tool, arguments, options.sender)
-    if options.json:
-        print_json(result)
+    if shot.answer(result):
+        pass
     elif result["status"] == "accepted":
         write_line(f"accepted as run {result['runId']}; it runs when a console is opened on {shot.host.state}")
     else:
@@ -209,17 +266,14 @@ async def _policy(shot: OneShot, options: argparse.Namespace) -> int:
         patch = SessionPatch({"sendPolicy": POLICY_WORDS[options.word]})
         session = await shot.gateway.patch(session.session_id, patch, OPERATOR)
     decision = shot.gateway.rules.send_decision(session)
-    if options.json:
-        print_json(
-            {
-                "key": session.key,
-                "effective": decision.effective,
-                "override": decision.override or "inherit",
-                "decidedBy": list(decision.decided_by),
-            }
-        )
-    else:
-        write_line(f"{decision.effective} by {decision.reason} ({', '.join(decision.decided_by)})")
+    result = {
+        "key": session.key,
+        "effective": decision.effective,
+        "override": decision.override or "inherit",
+        "decidedBy": list(decision.decided_by),
+    }
+    if not shot.answer(result):
+        write_line(f"{shot.shown(session.key)}: {decision.effective} by {decision.reason}")
     return 0
 
 
@@ -227,17 +281,18 @@ async def _abort(shot: OneShot, options: argparse.Namespace) -> int:
     session = await shot.find(options.key)
     await shot.work()
     stopped = await shot.gateway.abort(session.session_id, OPERATOR)
-    if options.json:
-        print_json({"key": session.key, "aborted": bool(stopped), "runIds": stopped})
-    else:
-        write_line(f"stopped {len(stopped)} run{'' if len(stopped) == 1 else 's'}")
+    if not shot.answer({"key": session.key, "aborted": bool(stopped), "runIds": stopped}):
+        runs = f"stopped {len(stopped)} run{'' if len(stopped) == 1 else 's'}"
+        write_line(f"{shot.shown(session.key)}: {runs if stopped else 'nothing to stop'}")
     return 0
 
 
 async def _search(shot: OneShot, options: argparse.Namespace) -> int:
-    result = await shot.call("sessions_search", {"query": " ".join(options.text), "limit": options.limit})
-    if options.json:
-        print_json(result)
+    text = " ".join(options.text).strip()
+    if not text:
+        raise Invalid("there is nothing to search for: give a word")
+    result = await shot.call("sessions_search", {"query": text, "limit": options.limit})
+    if shot.answer(result):
         return 0
     now = shot.gateway.now_ms()
     rows = [
@@ -265,10 +320,8 @@ async def _export(shot: OneShot, options: argparse.Namespace) -> int:
         before = page.before
         if before is None:
             break
-    if options.json:
-        messages = [message for part in reversed(pages) for message in part]
-        print_json({"sessionKey": session.key, "sessionId": page.session_id, "messages": messages})
-    else:
+    messages = [message for part in reversed(pages) for message in part]
+    if not shot.answer({"sessionKey": session.key, "sessionId": page.session_id, "messages": messages}):
         print_text("".join(reversed(texts)).rstrip())
     return 0
 
@@ -279,12 +332,13 @@ def _print_message(message: Mapping[str, Any]) -> None:
     if message["role"] == "toolResult":
         who = f"{message.get('toolName', 'tool')} {'failed' if message.get('isError') else 'answered'}"
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message["timestamp"] / 1000))
-    print_text(f"{message['seq']}  {when}  {who}")
+    write_line(f"{message['seq']}  {when}  {clean_line(who)}")
     for block in message["content"]:
         if block.get("type") == "text":
-            print_text("    " + str(block["text"]).replace("\n", "\n    "))
+            write_line(textwrap.indent(clean(str(block["text"])).rstrip(), "    "))
         elif block.get("type") == "toolCall":
-            print_text(f"    ▸ {block.get('name')} {block.get('arguments')}")
+            call = f"{block.get('name')} {json.dumps(block.get('arguments'), ensure_ascii=False)}"
+            write_line(f"    ▸ {clean_line(call, LONGEST_CALL)}")
 
 
 class _Progress:
@@ -305,19 +359,19 @@ class _Progress:
             case RunChanged(_, run) if run.kind != "command":
                 self._tell_run(run)
             case ToolProgress(key, _, _, name, note):
-                print_progress(f"{key}: {name} {note}")
+                print_progress(f"{self._shot.shown(key)}: {name} {note}")
             case Activity(key, run_id, words) if run_id in self._runs and sys.stderr.isatty():
-                print_progress(f"{key}: {words}")
+                print_progress(f"{self._shot.shown(key)}: {words}")
             case _:
                 return
 
     def _tell_run(self, run: Run) -> None:
         self._runs[run.run_id] = run
         if run.state == "running":
-            print_progress(f"{run.key}: at work")
+            print_progress(f"{self._shot.shown(run.key)}: at work")
         elif not run.live:
             took = seconds_span((run.ended_at or 0) - (run.started_at or run.ended_at or 0))
-            print_progress(f"{run.key}: {run.state} after {took}")
+            print_progress(f"{self._shot.shown(run.key)}: {run.state} after {took}")
 
 
 _COMMANDS: Final[Mapping[str, Command]] = {

@@ -4,6 +4,7 @@ Every change names the session id it was shown for, so that a list that moved, o
 it hit another.
 """
 
+import json
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,11 +32,13 @@ class Outcome:
 
     Attributes:
         key: The session that it made or is about, to go there.
+        refused: Nothing was changed, so that what was written may be wanted again.
     """
 
     sentence: str
     tone: Tone = "good"
     key: str | None = None
+    refused: bool = False
 
     @property
     def ok(self) -> bool:
@@ -75,7 +78,7 @@ class Operations:
 
         def told(result: dict[str, Any]) -> Outcome:
             if result["status"] != "accepted":
-                return Outcome(str(result.get("error", result["status"])), "error")
+                return Outcome(str(result.get("error", result["status"])), "error", refused=True)
             return Outcome("sub-agent started; its result will be posted here", key=result["childSessionKey"])
 
         return await _said(lambda: self._desk.call("sessions_spawn", arguments, requester), told)
@@ -157,8 +160,8 @@ class Operations:
                 return Outcome(f"answered: {clean_line(str(result.get('reply', '')), 200)}")
             case "timeout":
                 return Outcome(str(result["error"]), "warning")
-            case _:
-                return Outcome(str(result.get("error", result["status"])), "error")
+            case status:
+                return Outcome(str(result.get("error", status)), "error", refused=status == "forbidden")
 
     def _name(self, session: Session) -> str:
         return clean_line(session_name(session, self._desk.book.default_agent), 60)
@@ -177,7 +180,7 @@ def export_text(message: Message) -> str:
         who = f"{who} from {message.provenance.source_session_key}"
     parts = [message.text] if message.text else []
     parts += [
-        f"`{block.get('name')}` {block.get('arguments')}"
+        f"`{block.get('name')}` {json.dumps(block.get('arguments'), ensure_ascii=False)}"
         for block in message.content
         if block.get("type") == "toolCall"
     ]
@@ -189,7 +192,7 @@ async def _said(do: Callable[[], Awaitable[T]], tell: Callable[[T], Outcome]) ->
     try:
         return tell(await do())
     except SwitchboardError as error:
-        return Outcome(error.message, "error")
+        return Outcome(error.message, "error", refused=True)
     except FileExistsError as error:
         return Outcome(f"{error.filename} exists already: move it away to export again", "error")
     except OSError as error:

@@ -1,12 +1,15 @@
 """What commands print: plain lines that no text from a session can turn into anything else, or one JSON document."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from console.live.clean import HARMLESS, clean, clean_line
+from core.model.errors import Unavailable
 
+LONGEST_SENTENCE: Final = 2000
 _ESCAPED: Final = {
     code: f"\\u{code:04x}" if code < 0x10000 else json.dumps(chr(code))[1:-1] for code in HARMLESS if code >= 0x20
 }
@@ -14,7 +17,7 @@ _ESCAPED: Final = {
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document; characters that a terminal would obey are escaped, which JSON readers undo."""
-    write_line(json.dumps(document, ensure_ascii=False, indent=2).translate(_ESCAPED))
+    write_line(json.dumps(document, ensure_ascii=not draws_unicode(), indent=2).translate(_ESCAPED))
 
 
 def print_text(text: str) -> None:
@@ -42,7 +45,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: froz
 
 def print_error(sentence: str) -> None:
     """Print one sentence on stderr."""
-    _write(sys.stderr, f"switchboard: {clean(sentence)}\n")
+    _write(sys.stderr, f"switchboard: {clean_line(sentence, LONGEST_SENTENCE)}\n")
 
 
 def print_progress(sentence: str) -> None:
@@ -55,9 +58,28 @@ def write_line(text: str) -> None:
     _write(sys.stdout, text + "\n")
 
 
-def _write(stream: Any, text: str) -> None:  # noqa: ANN401 - a text stream
+def draws_unicode() -> bool:
+    """Whether what is printed may hold more than ASCII."""
+    return sys.stdout is not None and "utf" in (sys.stdout.encoding or "").lower()
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    """Write at once; a reader that has gone is told no more, and the work goes on without it.
+
+    Raises:
+        Unavailable: The output cannot be written: its disk is full.
+    """
+    if stream is None:  # closed before the start
+        return
     try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        stream.write(text.encode(stream.encoding or "ascii", "replace").decode(stream.encoding or "ascii"))
-    stream.flush()
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            encoding = stream.encoding or "ascii"
+            stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+    except OSError as error:
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device; else the same bytes fail again at the exit
+            os.dup2(nowhere.fileno(), stream.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise Unavailable(f"the output cannot be written: {error.strerror or error}") from error

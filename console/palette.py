@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from textual.app import SystemCommand
 from textual.screen import Screen
 
-from console.actions import ACTIONS
 from console.live.words import age
 from console.screens.watch_keys import WatchScreen
 
@@ -22,13 +21,18 @@ def commands(app: "SwitchboardApp", screen: Screen[Any]) -> Iterable[SystemComma
     if not isinstance(screen, WatchScreen):
         return
     state = screen.state
-    for action in ACTIONS:
+    for action in screen.actions:
         reason = action.enabled(state)
-        help_ = f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}"
+        help_ = _unmarked(f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}")
         yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
     yield SystemCommand("theme", "Choose other colours", app.action_change_theme)
     rows = sorted(app.desk.book.rows.values(), key=lambda row: -row.session.updated_at)[:SESSIONS]
     now = app.desk.now_ms()
     for row in rows:
-        help_ = f"{row.key}, {row.look}, {age(now - row.session.updated_at)}"
-        yield SystemCommand(f"go to {row.name}", help_, partial(screen.go_to, row.session.key))
+        help_ = f"{_unmarked(row.key)}, {row.look}, {age(now - row.session.updated_at)}"
+        yield SystemCommand(f"go to {_unmarked(row.name)}", help_, partial(screen.go_to, row.session.key))
+
+
+def _unmarked(text: str) -> str:
+    """Return text of a session so that the palette, which reads markup, shows it as it is."""
+    return text.replace("[", "\\[")

@@ -1,6 +1,7 @@
 """Opens the console: state first, then the screen with what is stored; everything heavy after its first picture."""
 
 import asyncio
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -19,8 +20,12 @@ def run_console(state: str | None, config: str | None, *, demo: bool) -> int:
     Raises:
         SwitchboardError: The state directory cannot be used, or there is no terminal.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise Invalid("the console needs a terminal: run it in one, or use a command such as `switchboard list`")
+    if os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
+        raise Invalid(
+            "the console cannot draw here, TERM says so: set TERM, or use a command such as `switchboard list`"
+        )
     if demo:
         from console.demo import open_demo
 

@@ -4,10 +4,12 @@ Text stands at least 4.5:1 from what is behind it (a test computes it); no meani
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from rich.style import Style
-from textual.theme import Theme
+from textual.color import Color
+from textual.theme import BUILTIN_THEMES, Theme
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,26 @@ class Inks:
                 "scrollbar-background-hover": self.back,
                 "scrollbar-background-active": self.back,
                 "scrollbar-corner-color": self.back,
+                **(_TERMINALS_OWN if self.ansi else {}),
             },
         )
+
+
+_TERMINALS_OWN: Final = {
+    "ansi-background": "ansi_default",
+    "ansi-foreground": "ansi_default",
+    "border-blurred": "ansi_bright_black",
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_bright_blue",
+    "input-cursor-background": "ansi_default",
+    "input-cursor-foreground": "ansi_default",
+    "input-cursor-text-style": "reverse",
+    "input-selection-background": "ansi_bright_blue",
+    "input-selection-foreground": "ansi_black",
+    "screen-selection-background": "ansi_bright_blue",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What Textual's own styles ask of a theme in the colours of the terminal; without, switching to it would fail."""
 
 
 THEMES: Final[dict[str, Inks]] = {
@@ -92,7 +112,7 @@ THEMES: Final[dict[str, Inks]] = {
             name="switchboard-dark",
             dark=True,
             text="#d6dae0",
-            muted="#8b94a1",
+            muted="#98a1ae",
             accent="#7cb7ff",
             good="#7fc98b",
             warning="#e6b450",
@@ -116,7 +136,7 @@ THEMES: Final[dict[str, Inks]] = {
             panel="#f2f2ef",
             cursor="#dbe6f5",
             rule="#c3c7cc",
-            code="friendly",
+            code="xcode",
         ),
         Inks(
             name="switchboard-contrast",
@@ -151,3 +171,32 @@ THEMES: Final[dict[str, Inks]] = {
     )
 }
 DEFAULT_THEME: Final = "switchboard-dark"
+
+
+@cache
+def inks_named(name: str) -> Inks:
+    """Return the inks of a theme by its name, also of one that is Textual's own."""
+    return THEMES.get(name) or _borrowed(BUILTIN_THEMES[name])
+
+
+def _borrowed(theme: Theme) -> Inks:
+    """Make inks of the colours of one of Textual's own themes."""
+    colors = theme.to_color_system().generate()
+    if not colors["background"].startswith("#"):
+        return THEMES["switchboard-ansi"]
+    back, text = Color.parse(colors["background"]), Color.parse(colors["foreground"])
+    return Inks(
+        name=theme.name,
+        dark=theme.dark,
+        text=text.hex,
+        muted=back.blend(text, 0.75).hex,
+        accent=colors["text-primary"],
+        good=colors["text-success"],
+        warning=colors["text-warning"],
+        error=colors["text-error"],
+        back=back.hex,
+        panel=colors["surface"],
+        cursor=back.blend(Color.parse(colors["primary"]), 0.25).hex,
+        rule=back.blend(text, 0.3).hex,
+        code="monokai" if theme.dark else "friendly",
+    )

@@ -14,7 +14,7 @@ from textual.filter import LineFilter
 from console.live.clean import HARMLESS, harmful_ranges
 
 _HARMFUL: Final = re.compile("[" + harmful_ranges() + "]")
-_IN_A_LINE: Final = {**HARMLESS, ord("\n"): " ", ord("\t"): " "}
+_IN_A_LINE: Final = {code: " " if shown in {"\n", "\t"} else shown for code, shown in HARMLESS.items()}
 
 
 class Wall(LineFilter):

@@ -15,13 +15,19 @@ _INVISIBLE: Final = dict.fromkeys(
     (
         0x00AD,
         0x061C,
+        0x180E,
         0x200B,
         0x200E,
         0x200F,
-        *range(0x2060, 0x2065),
+        *range(0x2060, 0x2066),
+        *range(0x206A, 0x2070),
         0xFEFF,
         *range(0xFFF9, 0xFFFC),
+        *range(0x13430, 0x13440),
+        *range(0x1BCA0, 0x1BCA4),
+        *range(0x1D173, 0x1D17B),
         *range(0xE0000, 0xE0080),
+        *range(0xE0100, 0xE01F0),
     )
 )
 _SURROGATES: Final = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")

@@ -71,14 +71,10 @@ class BlockedText:
             self._starts.append(start)
             start += len(block.raw)
 
-    def replace_tail(self, offset: int, text: str) -> None:
-        """Replace everything from a character on."""
-        if offset == len(self._text):
-            self.append(text)
-            return
-        whole = self._text[:offset] + text
+    def replace(self, text: str) -> None:
+        """Start anew with another text."""
         self._text, self._blocks, self._starts = "", [], []
-        self.append(whole)
+        self.append(text)
 
 
 def split_blocks(text: str) -> list[Block]:

@@ -1,9 +1,10 @@
 """What the console remembers between two starts: drafts, what was seen, and what was written lately.
 
 One small JSON file in the state directory, replaced as a whole, so that a crash leaves the old one or the new one. A
-damaged file costs what it held and nothing else.
+damaged file is put aside as `console.broken` and costs what it held, nothing else.
 """
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -27,16 +28,15 @@ class Memory:
     def load(cls, directory: Path) -> "Memory":
         """Read what was remembered in a state directory."""
         path = directory / FILE_NAME
-        try:
-            data: Any = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            data = {}
-        known = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        known = _read(path)
+        history = known.get("history")
         return cls(
             path,
             {key: text for key, text in _dict(known, "drafts").items() if isinstance(text, str)},
-            {key: seq for key, seq in _dict(known, "seen").items() if isinstance(seq, int)},
-            [text for text in cast("list[object]", known.get("history") or []) if isinstance(text, str)],
+            {key: seq for key, seq in _dict(known, "seen").items() if type(seq) is int},
+            [text for text in cast("list[object]", history) if isinstance(text, str)]
+            if isinstance(history, list)
+            else [],
         )
 
     def save(self) -> None:
@@ -71,6 +71,21 @@ class Memory:
         if not self.history or self.history[-1] != text:
             self.history.append(text)
             del self.history[:-HISTORY_ENTRIES]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read the file; a damaged one is put aside, so that what it held can still be looked for."""
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(data, dict):
+            return cast("dict[str, Any]", data)
+    except OSError:
+        return {}
+    except (ValueError, RecursionError):
+        pass
+    with contextlib.suppress(OSError):
+        path.replace(path.with_suffix(".broken"))
+    return {}
 
 
 def _dict(data: dict[str, Any], name: str) -> dict[str, Any]:

@@ -16,8 +16,10 @@ class Row(NamedTuple):
     """One session as the list shows it; every text in it is cleaned.
 
     Attributes:
+        session: As it is stored, but with what else is drawn of it cleaned: models, thinking level, agent.
         look: What its glyph says.
         words: The second line: why it failed, or the last words of a running one; empty for none.
+        growing: The end of `words` is what was said last.
         unread: Messages since somebody looked.
     """
 
@@ -27,6 +29,7 @@ class Row(NamedTuple):
     channel: str
     look: Look
     words: str
+    growing: bool
     unread: int
     policy: PolicyDecision
 
@@ -54,14 +57,25 @@ def read_row(session: Session, *, default_agent: str, policy: SendPolicy, seen: 
     elif look == "running":
         second = clean_line(session.preview or "", 160) if words is None else words
     return Row(
-        session=session,
+        session=_cleaned(session),
         name=name,
         key=key,
         channel="sub" if session.spawned_by else channel,
         look=look,
         words=second,
+        growing=look == "running" and words is not None,
         unread=max(0, session.last_seq - max(seen, session.first_seq - 1)),
         policy=decide(policy, session),
+    )
+
+
+def _cleaned(session: Session) -> Session:
+    drawn = (session.model or "", session.used_model or "", session.thinking_level or "", session.agent_id)
+    if all(text.isascii() and text.isprintable() for text in drawn):
+        return session
+    model, used_model, thinking_level, agent_id = (clean_line(text, 80) for text in drawn)
+    return session._replace(
+        model=model or None, used_model=used_model or None, thinking_level=thinking_level or None, agent_id=agent_id
     )
 
 

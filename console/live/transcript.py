@@ -23,10 +23,27 @@ NEAR: Final = 64
 
 @dataclass(slots=True)
 class LiveBlock:
-    """One block of the reply under way."""
+    """One block of the reply under way.
+
+    Attributes:
+        raw: The words as they came: offsets count their characters.
+        words: The same, cleaned.
+    """
 
     kind: BlockKind
+    raw: str = ""
     words: BlockedText = field(default_factory=BlockedText)
+
+    def take(self, offset: int, text: str) -> None:
+        """Put words at an offset, in place of what was there; nothing when some before them are missing."""
+        if offset > len(self.raw):
+            return
+        goes_on = offset == len(self.raw) and not self.raw.endswith("\r")  # a line end may come in two pieces
+        self.raw = self.raw[:offset] + text
+        if goes_on:
+            self.words.append(clean(text))
+        else:
+            self.words.replace(clean(self.raw))
 
 
 @dataclass(slots=True)
@@ -124,9 +141,7 @@ class Transcript:
             return
         if delta.block == len(live.blocks):
             live.blocks.append(LiveBlock(delta.kind))
-        block = live.blocks[delta.block]
-        if delta.offset <= len(block.words.text):
-            block.words.replace_tail(delta.offset, clean(delta.text))
+        live.blocks[delta.block].take(delta.offset, delta.text)
         self.version += 1
 
     def apply_tool(self, progress: ToolProgress, now_ms: int) -> None:

@@ -1,6 +1,6 @@
 """What the dialogs share: a framed column of fields, Escape to leave, one sentence when something is wrong."""
 
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -8,12 +8,18 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 T = TypeVar("T")
+BREAKPOINTS: Final = [(0, "-short"), (30, "-high")]
+"""From how many lines on the fields of a dialog stand apart."""
 
 
 class Dialog(ModalScreen[T]):
     """A dialog that Escape closes without a result."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "close", show=False, id="dialog.close")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.VERTICAL_BREAKPOINTS = BREAKPOINTS
 
     def action_leave(self) -> None:
         """Close without doing anything."""
@@ -22,6 +28,15 @@ class Dialog(ModalScreen[T]):
     def complain(self, sentence: str) -> None:
         """Say what is wrong; what was written stays."""
         self.query_one(".error", Static).update(Content(sentence))
+
+
+def seconds(text: str) -> float | None:
+    """Return the seconds in a field, 0 for an empty one; None for what is no such number."""
+    try:
+        value = float(text or 0)
+    except ValueError:
+        return None
+    return value if value >= 0 else None
 
 
 def words(text: str, classes: str = "") -> Static:

@@ -58,15 +58,13 @@ class _Keys(LineList):
         self._rows = rows
 
     def on_mount(self) -> None:
-        self.set_heights([1] * len(self._rows))
+        self.set_heights([2 if reason else 1 for _, _, reason in self._rows])
 
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
         key, help_, reason = self._rows[index]
         inks = inks_of(self)
-        words_ = f"{help_} ({reason})" if reason else help_
-        return [
-            [
-                (fit(key, 10), inks.style("muted" if reason else "accent", bold=not reason)),
-                (fit(words_, width - 11), inks.style("muted" if reason else "text")),
-            ]
+        first = [
+            (fit(key, 10), inks.style("muted" if reason else "accent", bold=not reason)),
+            (fit(help_, width - 11), inks.style("muted" if reason else "text")),
         ]
+        return [first, [(fit("", 10), inks.style("muted")), (fit(reason, width - 11), inks.style("warning"))]]

@@ -1,5 +1,6 @@
 """Search over all transcripts, newest first; Enter goes to the message."""
 
+from functools import partial
 from typing import ClassVar
 
 from rich.style import Style
@@ -48,7 +49,7 @@ class SearchDialog(Dialog[tuple[str, int]]):
 
     @on(Input.Changed)
     def _search(self, event: Input.Changed) -> None:
-        self.run_worker(self._look(event.value), group="search", exclusive=True)
+        self.run_worker(partial(self._look, event.value), group="search", exclusive=True)
 
     @on(Input.Submitted)
     def _choose(self) -> None:
@@ -98,6 +99,9 @@ class _Hits(LineList):
         self._found = hits
         self.cursor = 0
         self.set_heights([2] * len(hits))
+
+    def nothing(self) -> tuple[str, ...]:
+        return ("Finds the messages that hold all the words, in every session.",)
 
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
         hit = self._found[index]

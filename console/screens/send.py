@@ -1,5 +1,6 @@
 """The send dialog: from whom, to whom, what, and how long to wait (S1, S13)."""
 
+import difflib
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -10,9 +11,10 @@ from textual.widgets import Input, TextArea
 
 from console.live.rows import Row
 from console.operations import SendOrder
-from console.screens.dialog import Dialog, words
+from console.screens.dialog import Dialog, seconds, words
 from console.widgets.session_field import SessionField
 
+MAX_WAIT_SECONDS = 86_400
 HINT = "↵ takes a session   tab next field   ^s send   esc close"
 
 
@@ -21,18 +23,18 @@ class SendDialog(Dialog[SendOrder]):
 
     Args:
         rows: The sessions to choose from.
-        to: Key of the session to start with.
-        draft: Words to start with.
+        order: What to start with.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "send", "send", show=False, id="dialog.send")]
 
-    def __init__(self, rows: Sequence[Row], to: str, draft: str = "") -> None:
+    def __init__(self, rows: Sequence[Row], order: SendOrder) -> None:
         super().__init__()
-        self._sender = SessionField(rows, "", "operator", id="from")
-        self._to = SessionField(rows, to, "main", id="to")
-        self._message = TextArea(draft, show_line_numbers=False, compact=True)
-        self._wait = Input("30", type="number", compact=True)
+        self._rows = rows
+        self._sender = SessionField(rows, order.sender or "", "operator", id="from")
+        self._to = SessionField(rows, order.to, "main", id="to")
+        self._message = TextArea(order.message, show_line_numbers=False, compact=True)
+        self._wait = Input(f"{order.wait_seconds:g}", type="number", compact=True)
 
     def compose(self) -> ComposeResult:
         """Put the fields into a frame."""
@@ -56,10 +58,9 @@ class SendDialog(Dialog[SendOrder]):
     def action_send(self) -> None:
         """Close with the order, or say what is missing."""
         message = self._message.text
-        try:
-            wait = float(self._wait.value or 0)
-        except ValueError:
-            self.complain(f"the wait must be a number of seconds, not {self._wait.value}")
+        wait = seconds(self._wait.value)
+        if wait is None or wait > MAX_WAIT_SECONDS:
+            self.complain(f"the wait must be 0 to {MAX_WAIT_SECONDS:,} seconds, not {self._wait.value}")
             return
         if not message.strip():
             self.complain("the message is empty: write something to send")
@@ -70,4 +71,18 @@ class SendDialog(Dialog[SendOrder]):
         if sender == to:
             self.complain("a session cannot send to itself: name another session")
             return
+        problem = self._unknown(sender) or self._unknown(to)
+        if problem is not None:
+            self.complain(problem)
+            return
         self.dismiss(SendOrder(to, message, sender, wait))
+
+    def _unknown(self, name: str | None) -> str | None:
+        """Say that a word names no session, and which comes nearest; a full key may be new: that the gateway knows."""
+        known = {name for row in self._rows for name in (row.session.key, row.session.session_id)}
+        if name is None or name in {"main", *known} or ":" in name or name.startswith("node-"):
+            return None
+        by_name = {word: row.session.key for row in self._rows for word in (row.session.key, row.name)}
+        found = difflib.get_close_matches(name, by_name, 1, 0.5)
+        hint = f"did you mean {by_name[found[0]]}?" if found else "take one from the list or write a full key"
+        return f"no session is called {name}: {hint}"

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, TextArea
 
 from console.live.rows import Row
-from console.screens.dialog import Dialog, words
+from console.screens.dialog import Dialog, seconds, words
 from console.widgets.session_field import SessionField
 from core.gateway import AgentInfo, ModelInfo
 
@@ -30,21 +30,22 @@ class SpawnDialog(Dialog[SpawnOrder]):
 
     Args:
         rows: The sessions to choose the requester from.
-        requester: Key of the session to start with.
+        order: What to start with.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "start", "start", show=False, id="dialog.start")]
 
     def __init__(
-        self, rows: Sequence[Row], requester: str, agents: Sequence[AgentInfo], models: Sequence[ModelInfo]
+        self, rows: Sequence[Row], order: SpawnOrder, agents: Sequence[AgentInfo], models: Sequence[ModelInfo]
     ) -> None:
         super().__init__()
-        self._requester = SessionField(rows, requester, "main", id="for")
-        self._work = TextArea("", show_line_numbers=False, compact=True)
-        self._label = Input("", placeholder="none", compact=True)
-        self._agent = Input("", placeholder="the session's own", compact=True)
-        self._model = Input("", placeholder="the agent's own", compact=True)
-        self._limit = Input("", placeholder="no limit", type="number", compact=True)
+        given = {name: str(value) for name, value in order.arguments.items()}
+        self._requester = SessionField(rows, order.requester or "", "main", id="for")
+        self._work = TextArea(given.get("task", ""), show_line_numbers=False, compact=True)
+        self._label = Input(given.get("label"), placeholder="none", compact=True)
+        self._agent = Input(given.get("agentId"), placeholder="the session's own", compact=True)
+        self._model = Input(given.get("model"), placeholder="the agent's own", compact=True)
+        self._limit = Input(given.get("runTimeoutSeconds"), placeholder="no limit", type="number", compact=True)
         self._agents = ", ".join(agent.agent_id for agent in agents)
         self._models = ", ".join(model.ref for model in models)
 
@@ -83,9 +84,9 @@ class SpawnDialog(Dialog[SpawnOrder]):
             if field.value.strip():
                 arguments[name] = field.value.strip()
         if self._limit.value.strip():
-            try:
-                arguments["runTimeoutSeconds"] = float(self._limit.value)
-            except ValueError:
+            limit = seconds(self._limit.value)
+            if limit is None:
                 self.complain(f"the limit must be a number of seconds, not {self._limit.value}")
                 return
+            arguments["runTimeoutSeconds"] = limit
         self.dismiss(SpawnOrder(arguments, self._requester.value or None))

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from rich.cells import chop_cells
 from rich.style import Style
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -28,7 +29,7 @@ class Viewer(Dialog[None]):
     def compose(self) -> ComposeResult:
         """Put the text into a frame."""
         with Vertical(classes="dialog -tall -whole") as box:
-            box.border_title = self._title
+            box.border_title = Text(self._title)  # a plain string would be read as markup
             yield self._lines
             yield words("j k ^d ^u g G  move   esc  close", "hint")
 

@@ -4,6 +4,7 @@ Here is what is where and what is drawn when; what the keys do is in `console.sc
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from textual import events, on
@@ -15,6 +16,7 @@ from console.actions import ACTIONS, Pane, State
 from console.live.desk import Desk, Dirty
 from console.live.placement import ORDER_WORDS
 from console.live.rows import Row
+from console.screens.too_small import TooSmall, fits
 from console.widgets.details import Details
 from console.widgets.line_list import LineList
 from console.widgets.session_list import SessionList
@@ -23,6 +25,7 @@ from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone, TopBa
 from console.widgets.transcript_pane import TranscriptPane
 from console.widgets.transcript_view import TranscriptView
 from core.model.errors import SwitchboardError
+from core.model.keys import main_key
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -52,6 +55,7 @@ class WatchView(Screen[None]):
         super().__init__(classes=next(name for least, name in reversed(BREAKPOINTS) if columns >= least))
         self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
         self.desk = desk
+        self.actions = ACTIONS
         glyph = self._glyph
         self.sessions = SessionList(desk.book, desk.now_ms, glyph)
         self.spawns = SpawnTree(desk.book, desk.now_ms, glyph)
@@ -69,6 +73,7 @@ class WatchView(Screen[None]):
         self._open_timer: Timer | None = None
         self._place_timer: Timer | None = None
         self._placed_at = -PLACE_SECONDS
+        self._sending: set[tuple[str, str]] = set()
 
     @property
     def console(self) -> "SwitchboardApp":
@@ -156,6 +161,11 @@ class WatchView(Screen[None]):
             return self.desk.book.rows.get(self.spawns.selected)
         return self.row
 
+    @property
+    def draft_key(self) -> str:
+        """Key of the session that the composer writes to: without any, the main one that it will make."""
+        return self.main.key or main_key(self.desk.book.default_agent)
+
     def show_dirty(self, dirty: Dirty) -> None:
         """Draw what changed."""
         if dirty.all:
@@ -195,6 +205,7 @@ class WatchView(Screen[None]):
             about += ", order held"
         number = f"{shown} of {total}" if shown != total else str(total)
         self.list_title.show("SESSIONS", about, number, focused=self.focused is self.sessions)
+        self.sessions.explain(self._nothing())
         main = self.row
         children = len(book.children(main.session.key)) if main is not None else 0
         name = f"of {main.name}" if main is not None else ""
@@ -203,6 +214,17 @@ class WatchView(Screen[None]):
         self.details.show(main)
         self._show_keys()
 
+    def _nothing(self) -> tuple[str, str]:
+        """Why the list is empty, and what to do."""
+        placement = self.desk.book.placement
+        if placement.needle:
+            return "No session holds these words.", "Esc shows all of them again."
+        if placement.archived:
+            key = next(action.shown for action in self.actions if action.id == "archived")
+            return "Nothing is archived.", f"{key} goes back to the other sessions."
+        key = next(action.shown for action in self.actions if action.id == "send")
+        return "No session yet.", f"{key} sends a first message to main; `switchboard demo` shows a lively scene."
+
     def say(self, sentence: str, tone: Tone = "muted") -> None:
         """Show what came of an action."""
         self.notice.say(sentence, tone)
@@ -210,9 +232,13 @@ class WatchView(Screen[None]):
     def _show_keys(self) -> None:
         state = self.state
         fixed_ids = {"palette", "help"}
-        usable = [action for action in ACTIONS if state.pane in action.panes and action.enabled(state) is None]
+        usable = [action for action in self.actions if state.pane in action.panes and action.enabled(state) is None]
         keys = [(action.shown, action.title) for action in usable if action.id not in fixed_ids]
-        if state.pane == "composer":
+        if self.focused is self.filter and self.filter is not None:
+            keys = [("↵", "to the list"), ("esc", "all sessions")]
+        elif self.focused is self.find and self.find is not None:
+            keys = [("↵", "next older"), ("esc", "back")]
+        elif state.pane == "composer":
             keys = [("↵", "send"), ("^j", "new line"), ("/", "command"), ("esc", "back")]
         elif state.reading and state.pane == "transcript":
             keys.insert(0, ("esc", "back"))
@@ -296,7 +322,7 @@ class WatchView(Screen[None]):
     def _open_selected(self) -> None:
         key = self.sessions.selected
         if key is not None and key != self.main.key:
-            self.run_worker(self.open_session(key), group="open", exclusive=True)
+            self.run_worker(partial(self.open_session, key), group="open", exclusive=True)
 
     async def open_session(self, key: str) -> None:
         """Show a session in the main pane."""
@@ -311,6 +337,7 @@ class WatchView(Screen[None]):
             return
         if old is not None and old not in {key, self.second.key if self.second is not None else None}:
             self.desk.close(old)
+        self._keep_draft()
         self.main.show(row, transcript)
         self.spawns.show(key)
         self._load_draft()
@@ -320,7 +347,7 @@ class WatchView(Screen[None]):
     def _load_draft(self) -> None:
         composer = self.main.composer
         if composer is not None:
-            composer.load(self.desk.memory.drafts.get(self.main.key or "", ""))
+            composer.load(self.desk.memory.drafts.get(self.draft_key, ""))
             composer.use_history(self.desk.memory.history)
 
     @on(TranscriptView.Wanted)
@@ -338,7 +365,12 @@ class WatchView(Screen[None]):
 
     def on_composer_changed(self, event: "Composer.Changed") -> None:
         """Keep what is being written."""
-        if self.main.key is not None and self.desk.memory.keep_draft(self.main.key, event.text):
+        del event  # its words may be older than what stands there
+        self._keep_draft()
+
+    def _keep_draft(self) -> None:
+        composer = self.main.composer
+        if composer is not None and self.desk.memory.keep_draft(self.draft_key, composer.text):
             self.console.remember_soon()
 
     def go_to(self, key: str) -> bool:
@@ -365,4 +397,5 @@ class WatchView(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Say so when there is no room for anything."""
-        self.set_class(event.size.width < 40 or event.size.height < 10, "-tiny")
+        if not fits(event.size) and not any(isinstance(screen, TooSmall) for screen in self.console.screen_stack):
+            self.console.push_screen(TooSmall())

@@ -1,8 +1,9 @@
 """What the keys of the watch screen do; which keys there are stands in `console.actions`."""
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -21,8 +22,11 @@ from core.model.keys import main_key
 if TYPE_CHECKING:
     from textual.widgets import Input
 
+    from console.screens.spawn import SpawnOrder
     from console.widgets.composer import Composer
 
+WAIT_SECONDS: Final = 30.0
+"""How long a send waits unless the operator says something else."""
 Doing = Coroutine[Any, Any, Outcome]
 
 
@@ -33,6 +37,9 @@ class WatchScreen(WatchView):
         Binding(action.keys, f"do('{action.id}')", action.title, show=False, id=action.id, priority=action.id == "quit")
         for action in ACTIONS
     ]
+
+    _refused_send: SendOrder | None = None
+    _refused_spawn: "SpawnOrder | None" = None
 
     def action_do(self, action_id: str) -> None:
         """Do an action of the table, or say why it does not work now."""
@@ -130,7 +137,7 @@ class WatchScreen(WatchView):
                 self.desk.close(kept)
             self.remove_class("-tiled")
         else:
-            self.run_worker(self._tile(), group="open", exclusive=True)
+            self.run_worker(self._tile, group="open", exclusive=True)
 
     # Acting
 
@@ -139,11 +146,12 @@ class WatchScreen(WatchView):
         from console.screens.send import SendDialog
 
         to = self.row.session.key if self.row is not None else main_key(self.desk.book.default_agent)
-        self.console.push_screen(SendDialog(self._choices(), to), self._send_ordered)
+        order = self._refused_send or SendOrder(to, "", wait_seconds=WAIT_SECONDS)
+        self.console.push_screen(SendDialog(self._choices(), order), self._send_ordered)
 
     def do_spawn(self) -> None:
         """Ask for a task and start a sub-agent."""
-        self.run_worker(self._ask_spawn(), group="dialog", exclusive=True)
+        self.run_worker(self._ask_spawn, group="dialog", exclusive=True)
 
     def do_policy(self) -> None:
         """Turn the send policy on."""
@@ -171,8 +179,8 @@ class WatchScreen(WatchView):
     def do_label(self) -> None:
         """Begin a /label command."""
         self.do_write()
-        if self.main.composer is not None and not self.main.composer.text:
-            self.main.composer.load("/label ")
+        begin = partial(self._begin_command, "/label ", self._subject_row().session.key)
+        self.run_worker(begin, group="open", exclusive=True)
 
     def do_export(self) -> None:
         """Write the transcript to a file."""
@@ -195,7 +203,7 @@ class WatchScreen(WatchView):
         """Show a message in full."""
         item, key = self.main.view.current, self.main.key
         if item is not None and key is not None:
-            self.run_worker(self._show_whole(key, item.seq), group="whole", exclusive=True)
+            self.run_worker(partial(self._show_whole, key, item.seq), group="whole", exclusive=True)
 
     def do_copy(self) -> None:
         """Copy a message."""
@@ -221,7 +229,7 @@ class WatchScreen(WatchView):
 
         def go(found: tuple[str, int] | None) -> None:
             if found is not None:
-                self.run_worker(self._go_to_message(*found), group="open", exclusive=True)
+                self.run_worker(partial(self._go_to_message, *found), group="open", exclusive=True)
 
         self.console.push_screen(SearchDialog(self.desk), go)
 
@@ -238,7 +246,7 @@ class WatchScreen(WatchView):
         from console.screens.help import Help
 
         state = self.state
-        self.console.push_screen(Help((a.shown, a.help, a.enabled(state) or "") for a in ACTIONS))
+        self.console.push_screen(Help((a.shown, a.help, a.enabled(state) or "") for a in self.actions))
 
     def do_quit(self) -> None:
         """Leave, after asking when something is at work."""
@@ -290,15 +298,21 @@ class WatchScreen(WatchView):
 
     def on_composer_submitted(self, event: "Composer.Submitted") -> None:
         """Send what was written."""
-        row = self.desk.book.rows.get(self.main.key or "")
-        if not event.text.strip():
+        from console.widgets.composer import HELP, unknown_command
+
+        row, key, text = self.desk.book.rows.get(self.main.key or ""), self.draft_key, event.text
+        if not text.strip() or (key, text) in self._sending:  # a second Enter before the first is answered
             return
-        to = row.session.session_id if row is not None else main_key(self.desk.book.default_agent)
-        reason = self.desk.gateway.refusal("send")
-        if reason is not None:
-            self.say(f"{reason}; the draft is kept", "warning")
+        if text.strip() == f"/{HELP.name}":
+            self._sent_draft(key, text)
+            self.do_help()
             return
-        self.run_worker(self._submit_draft(to, event.text, self.main.key), group="send")
+        problem = unknown_command(text) or self.desk.gateway.refusal("send")
+        if problem is not None:
+            self.say(f"{problem}; the draft is kept", "warning")
+            return
+        self._sending.add((key, text))
+        self.run_worker(self._submit_draft(row.session.session_id if row is not None else key, key, text), group="send")
 
     def on_composer_left(self) -> None:
         """Go back to reading."""
@@ -306,23 +320,35 @@ class WatchScreen(WatchView):
 
     # Inside
 
-    async def _submit_draft(self, to: str, text: str, key: str | None) -> None:
+    async def _submit_draft(self, to: str, key: str, text: str) -> None:
         """Send what stands in the composer; it is only cleared once the message is stored."""
-        outcome = await self.console.operations.send(SendOrder(to, text))
+        try:
+            outcome = await self.console.operations.send(SendOrder(to, text))
+        finally:
+            self._sending.discard((key, text))
         self.say(outcome.sentence, outcome.tone)
-        if not outcome.ok:
-            return
-        memory = self.desk.memory
+        if outcome.ok:
+            self._sent_draft(key, text)
+            self.main.view.action_last()
+
+    def _sent_draft(self, key: str, text: str) -> None:
+        """Move a draft to the history; one that was written on meanwhile stays."""
+        memory, composer = self.desk.memory, self.main.composer
         memory.add_history(text)
-        if key is not None:
+        if memory.drafts.get(key) == text:
             memory.keep_draft(key, "")
         self.console.remember_soon()
-        composer = self.main.composer
-        if composer is not None and self.main.key == key:
+        if composer is not None:
             composer.use_history(memory.history)
-            if composer.text == text:
+            if self.draft_key == key and composer.text == text:
                 composer.load("")
-        self.main.view.action_last()
+
+    async def _begin_command(self, words: str, key: str) -> None:
+        """Put the start of a command into an empty composer, once it is that session's."""
+        if self.main.key != key:
+            await self.open_session(key)
+        if self.main.composer is not None and not self.main.composer.text:
+            self.main.composer.load(words)
 
     async def _tile(self) -> None:
         """Show the transcript a second time, to stay there when the first one goes on."""
@@ -336,22 +362,37 @@ class WatchScreen(WatchView):
             self.second.show(row, transcript)
 
     def _send_ordered(self, order: SendOrder | None) -> None:
-        if order is not None:
-            self.say("sending …")
-            self._run(self.console.operations.send(order), go=order.to)
+        self._refused_send = None
+        if order is None:
+            return
+
+        async def send() -> Outcome:
+            outcome = await self.console.operations.send(order)
+            self._refused_send = order if outcome.refused else None
+            return outcome
+
+        self.say("sending …")
+        self._run(send(), go=order.to)
 
     async def _ask_spawn(self) -> None:
         from console.screens.spawn import SpawnDialog, SpawnOrder
 
         gateway = self.desk.gateway
         agents, models = await gateway.agents(), await gateway.models()
-        requester = self.row.session.key if self.row is not None else ""
+        first = SpawnOrder({}, self.row.session.key if self.row is not None else None)
+
+        async def spawn(order: SpawnOrder) -> Outcome:
+            outcome = await self.console.operations.spawn(order.arguments, order.requester)
+            self._refused_spawn = order if outcome.refused else None
+            return outcome
 
         def start(order: SpawnOrder | None) -> None:
+            self._refused_spawn = None
             if order is not None:
-                self._run(self.console.operations.spawn(order.arguments, order.requester))
+                self._run(spawn(order))
 
-        await self.console.push_screen(SpawnDialog(self._choices(), requester, agents, models), start)
+        dialog = SpawnDialog(self._choices(), self._refused_spawn or first, agents, models)
+        await self.console.push_screen(dialog, start)
 
     async def _show_whole(self, key: str, seq: int) -> None:
         from console.live.items import read_item

@@ -1,6 +1,9 @@
 """Where the operator writes: several lines, history, slash commands with completion; Enter sends."""
 
+import difflib
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rich.style import Style
 from textual import events
@@ -13,6 +16,11 @@ from textual.widgets import TextArea
 
 from console.widgets.ink import fit, inks_of, line
 from core.model.commands import COMMANDS, CommandSpec
+
+HELP: Final = CommandSpec("help", "", "show the keys and commands")
+"""The one command that is for the console and goes to no session."""
+_KNOWN: Final = {**COMMANDS, HELP.name: HELP}
+_COMMAND: Final = re.compile(r"/([A-Za-z]+)(?: .*)?")
 
 
 class Composer(Vertical):
@@ -129,7 +137,7 @@ class _Head(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._words = ("", "", "")
+        self._words = ("main", "as operator", "")
         self._hints: list[tuple[str, str]] = []
 
     def show(self, to: str, about: str, right: str) -> None:
@@ -150,8 +158,9 @@ class _Head(Widget):
         inks, width = inks_of(self), self.size.width
         if self._hints:
             parts: list[tuple[str, Style]] = [(" ", Style())]
-            for written, words in self._hints[:6]:
-                parts += [(written, inks.style("accent")), (f" {words}   ", inks.style("muted"))]
+            for written, words in self._hints:  # what one alone does fits beside it; of several the names do
+                more = f"  {words}" if len(self._hints) == 1 else ""
+                parts += [(written.rstrip(), inks.style("accent")), (f"{more}  ", inks.style("muted"))]
             return line(parts, width, self.rich_style)
         to, about, right = self._words
         room = max(0, width - len(about) - len(right) - 10)
@@ -171,7 +180,7 @@ def completions(text: str) -> Iterable[tuple[str, str]]:
     """Return what a slash command can go on as, each with what it does."""
     name, space, argument = text[1:].partition(" ")
     if not space:
-        for spec in COMMANDS.values():
+        for spec in _KNOWN.values():
             if spec.name.startswith(name.lower()):
                 yield f"/{spec.name}" + (" " if spec.arguments else ""), _words(spec)
         return
@@ -182,5 +191,15 @@ def completions(text: str) -> Iterable[tuple[str, str]]:
                 yield f"/{spec.name} {choice}", spec.help
 
 
+def unknown_command(text: str) -> str | None:
+    """Say that a text looks like a command and is none; None for commands and for words, such as a path."""
+    found = _COMMAND.fullmatch(text.rstrip())
+    if found is None or found[1].lower() in _KNOWN:
+        return None
+    nearest = difflib.get_close_matches(found[1].lower(), _KNOWN, 1)
+    hint = f"did you mean /{nearest[0]}?" if nearest else f"use one of {', '.join(f'/{name}' for name in _KNOWN)};"
+    return f"/{found[1]} is no command: {hint} a space before it sends it as words"
+
+
 def _words(spec: CommandSpec) -> str:
-    return f"{spec.arguments}" if spec.arguments else spec.help
+    return f"{spec.arguments}   {spec.help}" if spec.arguments else spec.help

@@ -29,12 +29,10 @@ class Details(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw a line."""
         inks, width = inks_of(self), self.size.width
-        if y == 0:
-            return super().render_line(y)
         lines = self._lines(self._row) if self._row is not None else []
-        if y - 1 >= len(lines):
+        if y >= len(lines):
             return Strip.blank(width, self.rich_style)
-        label, text, ink = lines[y - 1]
+        label, text, ink = lines[y]
         heading = not label
         parts = [
             (" " + fit(label, 0 if heading else 14), inks.style("muted")),

@@ -60,6 +60,15 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
     return pad + text if right else text + pad
 
 
+def fit_end(text: str, width: int) -> str:
+    """Return the end of the text in exactly that many cells: cut on the left with `…`."""
+    if cell_len(text) <= width:
+        return fit(text, width)
+    while text and cell_len(text) > width - 1:
+        text = text[1:]
+    return fit("…" + text, width)
+
+
 def line(parts: Iterable[tuple[str, Style]], width: int, base: Style = PLAIN) -> Strip:
     """Return words in their styles as one line of exactly that many cells."""
     segments = [Segment(text, base + style) for text, style in parts if text]

@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from console.live.heights import Heights
-from console.widgets.ink import inks_of
+from console.widgets.ink import fit, inks_of, line
 from console.widgets.lines import Lines
 
 
@@ -57,6 +57,10 @@ class LineList(Lines, can_focus=True):
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:  # noqa: ARG002
         """Return the lines of a row, each as words in styles; whoever derives from this says which."""
         return [[]] * self._heights[index]
+
+    def nothing(self) -> tuple[str, ...]:
+        """Return what stands there while there are no rows, line by line (LOOK 10)."""
+        return ()
 
     @property
     def count(self) -> int:
@@ -106,17 +110,21 @@ class LineList(Lines, can_focus=True):
         base = self.base
         y += self.scroll_offset.y
         if y >= self._heights.total:
-            return Strip.blank(width, base)
+            words = self.nothing() if not self.count else ()
+            said = fit(words[y], width - 2) if y < len(words) else ""
+            return line([("  " + said, inks.style("muted"))], width, base)
         index = self._heights.at(y)
         under_cursor = index == self.cursor and (self.has_focus or self.KEEPS_CURSOR)
-        mark = "▌" if under_cursor and self.has_focus else " "
+        bar = under_cursor and inks.ansi and self.has_focus
+        mark = "▌" if under_cursor and not bar and (self.has_focus or inks.ansi) else " "
         if under_cursor:
-            base += Style(bgcolor=None if inks.ansi else inks.cursor, reverse=(inks.ansi and self.has_focus) or None)
+            base += Style(bgcolor=None if inks.ansi else inks.cursor, reverse=bar or None)
         lines = self.row_lines(index, width - 1)
-        line = y - self._heights.start(index)
-        parts = lines[line] if line < len(lines) else []  # the row may have changed since the list was laid out
+        at = y - self._heights.start(index)
+        parts = lines[at] if at < len(lines) else []  # the row may have changed since the list was laid out
         segments = [Segment(mark, base + inks.style("accent"))]
-        segments += [Segment(text, base + style) for text, style in parts if text]
+        # In reverse, words in several inks would become blocks in several colours.
+        segments += [Segment(text, base if bar else base + style) for text, style in parts if text]
         return Strip(segments).adjust_cell_length(width, base)
 
     def action_move(self, step: int) -> None:
@@ -125,7 +133,9 @@ class LineList(Lines, can_focus=True):
 
     def action_page(self, step: int) -> None:
         """Move the cursor by a screenful."""
-        self.move_to(self.cursor + step * max(1, len(self.visible_rows()) - 1))
+        if self.count:
+            line = self._heights.start(self.cursor) + step * (self.size.height - 1)
+            self.move_to(max(self.cursor + step, self._heights.at(line), key=lambda index: step * index))
 
     def action_first(self) -> None:
         """Move to the first row."""
@@ -136,9 +146,8 @@ class LineList(Lines, can_focus=True):
         self.move_to(self.count - 1)
 
     def action_choose(self) -> None:
-        """Choose the row under the cursor."""
-        if self.count:
-            self.post_message(self.Chosen(self))
+        """Choose the row under the cursor; without any, whoever listens can say so."""
+        self.post_message(self.Chosen(self))
 
     def on_click(self, event: events.Click) -> None:
         """Move to the row that was clicked; choose it on the second click."""

@@ -19,6 +19,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
+from console.live.clean import clean
 from console.themes import THEMES, Inks
 
 CACHED_LINES: Final = 6_000
@@ -85,9 +86,18 @@ class _Code(CodeBlock):
         if not self.theme:
             yield Padding(Text(code, overflow="fold"), (0, 0, 0, 2))
             return
-        yield Syntax(
-            code, self.lexer_name, theme=self.theme, background_color="default", word_wrap=True, padding=(0, 0, 0, 2)
-        )
+        drawn = Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 0, 0, 2))
+        for line in console.render_lines(drawn, options, pad=False):
+            yield from (Segment(text, _on_ours(style)) for text, style, _ in line)
+            yield Segment.line()
+
+
+def _on_ours(style: Style | None) -> Style:
+    """Return the style without a background, and without the terminal's own colour for words."""
+    if style is None:
+        return Style()
+    color = style.color if style.color is not None and not style.color.is_default else None
+    return Style(color=color, bold=style.bold, italic=style.italic, underline=style.underline)
 
 
 class _Heading(Heading):
@@ -114,6 +124,7 @@ class _Block(Markdown):
             for child in token.children or ():
                 if child.type == "softbreak":  # who writes a new line in a conversation means it
                     child.type = "hardbreak"
+                child.content = clean(child.content)  # an entity can stand for any character
         self.code_theme = code_theme
         self.justify = None
         self.style = "none"

@@ -92,6 +92,8 @@ class MessageLines:
         chunks: list[Chunk] = []
         if not _agent_goes_on(transcript.peek(transcript.last)):
             chunks.append(_done([[], self._author_line(self._agent_name, "", since_ms, now_ms)]))
+        elif reply is not None and reply.blocks and reply.blocks[0].kind == "text":
+            chunks.append(_done([[]]))
         for block in reply.blocks if reply is not None else ():
             if block.kind == "thinking":
                 chunks += self._thought(block.words.text)

@@ -8,8 +8,8 @@ from rich.style import Style
 from console.live.book import Book
 from console.live.placement import Placed
 from console.live.rows import Row
-from console.live.words import age, clock_span, money, tokens
-from console.widgets.ink import GLYPH_INKS, fit, inks_of
+from console.live.words import age, clock_span, tokens
+from console.widgets.ink import GLYPH_INKS, fit, fit_end, inks_of
 from console.widgets.line_list import LineList
 from core.model.keys import main_key
 
@@ -38,6 +38,7 @@ class SessionList(LineList):
         self._placed: list[Placed] = []
         self._index: dict[str, int] = {}
         self._moved_at = -HOLD_SECONDS
+        self._nothing = ("", "")
         self.held = False
         self._was_empty = False
 
@@ -94,10 +95,20 @@ class SessionList(LineList):
         """Let the order follow at once, as after a filter."""
         self._moved_at = -HOLD_SECONDS
 
+    def explain(self, nothing: tuple[str, str]) -> None:
+        """Use these two lines while there is no row to show."""
+        if nothing != self._nothing:
+            self._nothing = nothing
+            self.refresh()
+
     def tick(self) -> None:
         """Draw the ages again."""
         for index in self.visible_rows():
             self.refresh_row(index)
+
+    def nothing(self) -> tuple[str, ...]:
+        """Say why no session is shown."""
+        return self._nothing
 
     def row_lines(self, index: int, width: int) -> list[_Line]:
         """Return the one or two lines of a session."""
@@ -109,9 +120,10 @@ class SessionList(LineList):
         first = self._first_line(row, placed, width)
         if not row.words or self._heights[index] < 2:
             return [first]
-        indent = 3 + len(placed.branch)
+        branch = placed.branch.replace("├", "│").replace("└", " ") + "   "
         ink = inks.style("error" if row.look == "failed" else "muted")
-        return [first, [(" " * indent + fit(row.words, width - indent - 1), ink)]]
+        cut = fit_end if row.growing else fit
+        return [first, [(branch, inks.style("muted")), (cut(row.words, width - len(branch) - 1), ink)]]
 
     def _first_line(self, row: Row, placed: Placed, width: int) -> _Line:
         inks = inks_of(self)
@@ -127,8 +139,7 @@ class SessionList(LineList):
         rest = width - 2 - len(placed.branch) - sum(len(part) for part, _ in columns) - 2
         unread = f" +{row.unread}" if row.unread else ""
         badge = " ⊘" if denied and width < WIDE else ""
-        room = max(4, rest - len(unread) - len(badge))
-        name = fit(row.name, min(room, max(1, len(row.name)))).rstrip()
+        name = fit(row.name, min(max(4, rest - len(unread) - len(badge)), cell_len(row.name)))
         tail = unread + badge
         return [
             (placed.branch, muted),
@@ -150,7 +161,7 @@ class SessionList(LineList):
         return tokens(row.session.spent_tokens) if row.session.spent_tokens else ""
 
     def _cost(self, row: Row) -> str:
-        return money(row.session.cost_usd) if row.session.cost_usd is not None else ""
+        return f"${row.session.cost_usd:.2f}" if row.session.cost_usd is not None else ""
 
     def _place(self) -> None:
         selected = self.selected

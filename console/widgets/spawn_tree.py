@@ -47,6 +47,7 @@ class SpawnTree(LineList):
         if rows != self._rows:
             self._rows = rows
             self.set_heights([1] * len(rows))
+            self.refresh(layout=True)  # beside the facts of a session it is as high as its rows
         elif drawn != self._drawn:
             self.refresh()
         self._drawn = drawn
@@ -84,9 +85,10 @@ class SpawnTree(LineList):
             return clock_span(self._now_ms() - session.started_at)
         return clock_span(session.runtime_ms) if session.runtime_ms is not None else ""
 
-    def _below(self, key: str, depth: int) -> list[tuple[int, str]]:
+    def _below(self, key: str, depth: int, above: tuple[str, ...] = ()) -> list[tuple[int, str]]:
         rows: list[tuple[int, str]] = []
         for row in self._book.children(key):
-            rows.append((depth, row.session.key))
-            rows += self._below(row.session.key, depth + 1)
+            if row.session.key not in above:  # a gateway could tell of sessions that spawned each other
+                rows.append((depth, row.session.key))
+                rows += self._below(row.session.key, depth + 1, (*above, key))
         return rows

@@ -19,7 +19,7 @@ Tone = Literal["muted", "good", "warning", "error"]
 _Parts = list[tuple[str, Style]]
 _COUNTED: tuple[tuple[Look, str, str, str], ...] = (
     ("running", "running", "run", "accent"),
-    ("queued", "queued", "wait", "muted"),
+    ("queued", "queued", "queued", "muted"),
     ("failed", "failed", "failed", "error"),
     ("idle", "idle", "", "muted"),
 )
@@ -152,13 +152,13 @@ class TitleLine(Widget):
 
 def _apart(left: _Parts, right: _Parts, width: int) -> _Parts:
     """Put parts at both ends of a line; the left ones are cut where they meet."""
-    room = width - _length(right)
+    room = width - _length(right) - 1
     cut: _Parts = []
     for text, style in left:
         kept = fit(text, min(cell_len(text), room))
         cut.append((kept, style))
         room -= cell_len(kept)
-    return [*cut, (" " * max(0, room), Style()), *right]
+    return [*cut, (" " * max(1, room + 1), Style()), *right]
 
 
 def _length(parts: _Parts) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from console.widgets.composer import Composer
 
 NOTHING = (
-    "No session yet.",
-    "Press s to send a first message to main, or run `switchboard send main hello`.",
+    "Nothing to read yet.",
+    "What is said in a session shows up here, word by word.",
 )
 
 
@@ -108,8 +109,8 @@ class _Header(Widget):
         word = f"{self._glyph(row)} {state_word(row)}"
         if row.session.queued:
             word += f", {row.session.queued} queued"
-        name = fit(row.name, min(len(row.name), width // 2))
-        room = max(0, width - len(name) - len(word) - 5)
+        name = fit(row.name, min(cell_len(row.name), width // 2))
+        room = max(0, width - cell_len(name) - len(word) - 5)
         return [
             (f" {name}  ", inks.style("text", bold=True)),
             (fit(row.key, room), inks.style("muted")),
@@ -119,16 +120,20 @@ class _Header(Widget):
     def _second(self, row: Row, width: int) -> list[tuple[str, Style]]:
         inks = inks_of(self)
         session = row.session
-        facts = [session.model or session.used_model or "", row.channel]
+        facts = [session.model or session.used_model or ""]
         if session.total_tokens:
-            window = f" of {tokens(session.context_tokens)}" if session.context_tokens else ""
-            facts.append(f"{tokens(session.total_tokens)}{window} in context")
+            window = f" of {tokens(session.context_tokens)}" if session.context_tokens else " tokens"
+            facts.append(f"{tokens(session.total_tokens)}{window}")
         if session.cost_usd is not None:
             facts.append(money(session.cost_usd))
+        facts.append(row.channel)
         policy = row.policy
         word = f"{'⊘ ' if not policy.allowed else ''}{policy.effective} by {policy.reason}"
-        left = " " + "   ".join(fact for fact in facts if fact)
-        room = max(0, width - len(word) - 2)
+        room = max(0, width - cell_len(word) - 2)
+        left = ""
+        for fact in facts:  # what has no room is left out as a whole: half a number says something else
+            if fact and cell_len(left) + cell_len(fact) + 4 <= room:
+                left += f"{'  ' if left else ''} {fact}"
         return [
             (fit(left, room), inks.style("muted")),
             (fit(f" {word} ", width - room), inks.style("warning" if not policy.allowed else "muted")),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from core.config.schema import AgentEntry, ConfigFile, SandboxSection, SecretRef, is_address
-from core.config.settings import AgentSettings, ModelApi, ModelSettings, Price, Secret, Settings
+from core.config.settings import AgentSettings, ConsoleSettings, ModelApi, ModelSettings, Price, Secret, Settings
 from core.model.errors import Invalid
 from core.model.keys import quoted
 from core.model.runs import BUILTIN_MODEL
@@ -74,6 +74,7 @@ def build(file: ConfigFile, environment: Mapping[str, str], *, notices: list[str
         max_concurrent=file.agents.defaults.max_concurrent,
         subagent_max_concurrent=file.agents.defaults.subagents.max_concurrent,
         subagent_timeout_ms=file.agents.defaults.subagents.run_timeout_seconds * 1000,
+        console=ConsoleSettings(file.console.theme, file.console.keymap, file.console.bell),
         notices=tuple(notices),
         origins=tuple(origins),
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import platformdirs
 
+from core.model.errors import Invalid
+
 APP_NAME = "switchboard"
 CONFIG_NAME = "config.json5"
 
@@ -29,7 +31,11 @@ class Places:
 def find_places(
     state: str | None = None, config: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> Places:
-    """Return where things live: flags first, then `SWITCHBOARD_HOME`, then the platform's folders."""
+    """Return where things live: flags first, then `SWITCHBOARD_HOME`, then the platform's folders.
+
+    Raises:
+        Invalid: A path starts from a home or a working directory that does not exist.
+    """
     home = environment.get("SWITCHBOARD_HOME")
     if home:
         state_dir, config_file = Path(home) / "state", Path(home) / CONFIG_NAME
@@ -39,9 +45,16 @@ def find_places(
         config_file = platformdirs.user_config_path(APP_NAME, appauthor=False) / CONFIG_NAME
         origin = "the platform's default"
     return Places(
-        Path(state).expanduser().absolute() if state else state_dir.expanduser().absolute(),
-        Path(config).expanduser().absolute() if config else config_file.expanduser().absolute(),
+        _absolute(Path(state) if state else state_dir),
+        _absolute(Path(config) if config else config_file),
         "--state" if state else origin,
         "--config" if config else origin,
         config_required=config is not None,
     )
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except (RuntimeError, OSError):  # no such user; the working directory was removed
+        raise Invalid(f"nobody knows where {path} is: give a path that starts with /") from None

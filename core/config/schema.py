@@ -211,6 +211,14 @@ class ModelsSection(Section):
     providers: dict[str, ProviderSection] = {}
 
 
+class ConsoleSection(Section):
+    """`console`: what the operator likes; which themes and actions there are is known to the console alone."""
+
+    theme: str | None = None
+    keymap: dict[str, str] = {}
+    bell: bool = True
+
+
 class OlderAgentSection(Section):
     """`agent`: the older place of two settings."""
 
@@ -225,6 +233,7 @@ class ConfigFile(Section):
     agents: AgentsSection = Field(default_factory=AgentsSection)
     tools: ToolsSection = Field(default_factory=ToolsSection)
     models: ModelsSection = Field(default_factory=ModelsSection)
+    console: ConsoleSection = Field(default_factory=ConsoleSection)
     agent: OlderAgentSection | None = None
 
 

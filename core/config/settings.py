@@ -46,6 +46,8 @@ class Secret:
             return found
         try:
             found = Path(self.value).expanduser().read_text(encoding="utf-8").strip()
+        except RuntimeError:
+            raise Unavailable(f"the key file {self.value} cannot be read: there is no such home directory") from None
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise Unavailable(f"the key file {self.value} cannot be read: {reason}") from None
@@ -120,6 +122,21 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """What the operator likes of the console; the console itself says which names there are.
+
+    Attributes:
+        theme: Name of the colours, None for the console's own choice.
+        keymap: Keys by the id of an action; several are separated by commas.
+        bell: Ring when a session fails that the operator is not looking at.
+    """
+
+    theme: str | None = None
+    keymap: dict[str, str] = field(default_factory=dict[str, str])
+    bell: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything configured.
 
@@ -137,6 +154,7 @@ class Settings:
     max_concurrent: int = 4
     subagent_max_concurrent: int = 8
     subagent_timeout_ms: int = 0
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
     notices: tuple[str, ...] = ()
     origins: tuple[tuple[str, str, str], ...] = ()
 

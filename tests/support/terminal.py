@@ -16,6 +16,8 @@ from typing import Any, Self
 ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[()][0-9A-B]|[=>78cM])"
 )
+OVERLAP = 16_384
+"""Words that are waited for stand in that many bytes, with the escape sequences between their letters."""
 ANSWERS: tuple[tuple[bytes, bytes], ...] = (
     (b"\x1b[c", b"\x1b[?62;22c"),
     (b"\x1b[?2026$p", b"\x1b[?2026;2$y"),
@@ -31,14 +33,16 @@ class Terminal:
     Attributes:
         output: Everything the program has written so far.
         started: Monotonic seconds of the start.
+        answering: Answer what the program asks the terminal.
         exit_code: How it ended, negative for the signal that killed it; None while it runs.
     """
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], *, columns: int = 120, rows: int = 36
     ) -> None:
-        self.output = b""
+        self.output = bytearray()
         self.exit_code: int | None = None
+        self.answering = True
         self._answered = 0
         self.started = time.perf_counter()
         self.pid, self._descriptor = pty.fork()
@@ -60,21 +64,22 @@ class Terminal:
 
     def text_since(self, since: int) -> str:
         """Return what was written after that many bytes, without the escape sequences."""
-        return ESCAPES.sub(b"", self.output[since:]).decode(errors="replace")
+        return ESCAPES.sub(b"", bytes(self.output[since:])).decode(errors="replace")
 
-    def wait_for(self, words: str, *, since: int = 0, seconds: float = 30.0) -> float:
+    def wait_for(self, words: str, *, since: int = 0, seconds: float = 20.0) -> float:
         """Wait until words are on the screen and return the monotonic seconds of that moment.
 
         Args:
             since: Look only at what was written after that many bytes.
         """
         deadline = time.perf_counter() + seconds
-        looked_at = -1
+        looked_at, again = -1, since
         while time.perf_counter() < deadline:
             if len(self.output) != looked_at:
                 looked_at = len(self.output)
-                if words in self.text_since(since):
+                if words in self.text_since(again):
                     return time.perf_counter()
+                again = max(since, looked_at - OVERLAP)
             if not self.read(0.02):
                 break
         seen = self.text_since(since)[-400:]
@@ -90,7 +95,8 @@ class Terminal:
         except OSError:
             return False
         self.output += data
-        self._answer()
+        if self.answering:
+            self._answer()
         return bool(data)
 
     def wait_end(self, seconds: float = 20.0) -> int:
@@ -108,12 +114,12 @@ class Terminal:
         raise TimeoutError(f"the program did not end within {seconds} s; the last was {self.text[-400:]!r}")
 
     def settle(self, quiet: float = 0.5, seconds: float = 20.0) -> None:
-        """Wait until nothing has been written for a while."""
+        """Wait until the program has neither worked nor written for a while."""
         deadline = time.perf_counter() + seconds
         size, last = len(self.output), time.perf_counter()
         while time.perf_counter() < deadline and time.perf_counter() - last < quiet:
-            self.read(0.02)
-            if len(self.output) != size:
+            self.read(0.01)
+            if len(self.output) != size or not self._rests():
                 size, last = len(self.output), time.perf_counter()
 
     def press(self, keys: str) -> None:
@@ -149,6 +155,14 @@ class Terminal:
                 self.read(0.02)
         os.close(self._descriptor)
 
+    def _rests(self) -> bool:
+        """Whether the main thread sleeps, or has ended; on a busy machine it can have work and write nothing."""
+        try:
+            state = Path(f"/proc/{self.pid}/task/{self.pid}/stat").read_text().rpartition(") ")[2][0]
+        except OSError:
+            return True
+        return state not in "RD"
+
     def _has_ended(self) -> bool:
         if self.exit_code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -161,6 +175,7 @@ class Terminal:
         while True:
             found = [(at, *pair) for pair in ANSWERS if (at := self.output.find(pair[0], self._answered)) >= 0]
             if not found:
+                self._answered = max(self._answered, len(self.output) - 16)
                 return
             at, question, answer = min(found)
             self._answered = at + len(question)

@@ -1,0 +1,45 @@
+"""Whether the terminal's bell rings: when a session fails that the operator is not looking at."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from console.live.rows import Row
+
+QUIET_SECONDS: Final = 1.0
+"""The bell rings at most that often, whatever fails."""
+
+
+class Alarm:
+    """Knows which failures were heard of.
+
+    Attributes:
+        on: The operator wants to hear the bell.
+    """
+
+    def __init__(self) -> None:
+        self.on = True
+        self._heard: dict[str, int | None] = {}
+        self._rung_at = -QUIET_SECONDS
+
+    def start(self, rows: Iterable[Row]) -> None:
+        """Take these rows as known, whatever became of them."""
+        self._heard = {row.session.key: row.session.ended_at for row in rows if row.look == "failed"}
+
+    def rings(self, rows: Iterable[Row], looked_at: Collection[str | None], now: float) -> bool:
+        """Take in rows that changed; whether one of them has failed and that must be heard.
+
+        Args:
+            looked_at: Keys of the sessions before the operator's eyes.
+            now: Monotonic seconds.
+        """
+        new = [row.session for row in rows if row.look == "failed" and not self._knows(row)]
+        self._heard.update((session.key, session.ended_at) for session in new)
+        unseen = any(session.key not in looked_at for session in new)
+        if not unseen or not self.on or now - self._rung_at < QUIET_SECONDS:
+            return False
+        self._rung_at = now
+        return True
+
+    def _knows(self, row: Row) -> bool:
+        key = row.session.key
+        return key in self._heard and self._heard[key] == row.session.ended_at

@@ -1,0 +1,17 @@
+"""States for the console to open: with nothing in them, or with a few sessions."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.console.desk import CRON, MAIN, OPS
+from tests.support.runtimes import running, send
+
+
+@pytest.fixture
+async def fleet(state: Path) -> Path:
+    """Return a state with three sessions: ops, then main, then a cron job, each with one exchange."""
+    async with running(state) as runtime:
+        for key, words in ((CRON, "nightly"), (MAIN, "welcome"), (OPS, "standby")):
+            await send(runtime, key, f"say {words}")
+    return state

@@ -1,0 +1,209 @@
+"""The whole console on a real runtime, driven by keys alone."""
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from console.app import SwitchboardApp
+from console.host import Host
+from console.screens.watch_keys import WatchScreen
+from console.widgets.composer import Composer
+from core.agents.choose import AgentBackends
+from core.config.paths import Places
+from core.config.settings import ModelSettings, Settings
+from core.model.access import ALL
+from core.model.messages import Message
+from core.model.sessions import Session
+from core.runtime.gateway import Runtime
+from tests.support.runtimes import Agent
+
+MAIN = "agent:main:main"
+OPS = "agent:main:discord:group:ops"
+CRON = "cron:nightly"
+
+
+class _Backends(AgentBackends):
+    """One agent of a test for every model, where the host expects its own."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__()
+        self._agent = agent
+
+    def __call__(self, model: ModelSettings | None) -> Any:
+        """Serve every model."""
+        return self._agent
+
+
+class _Host(Host):
+    def __init__(self, places: Places, agent: Agent) -> None:
+        super().__init__(places)
+        self._agent = agent
+
+    async def settings(self) -> Settings:
+        settings = await super().settings()
+        self._backends = _Backends(self._agent)
+        return settings
+
+
+class _App(SwitchboardApp):
+    """Counts how often the bell rang, which no terminal hears here."""
+
+    bells = 0
+
+    def bell(self) -> None:
+        self.bells += 1
+        super().bell()
+
+
+class Desk:
+    """A console that runs, and what a test asks of it."""
+
+    def __init__(self, app: _App, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def screen(self) -> WatchScreen:
+        """The watch screen."""
+        return self.app.watch_screen
+
+    @property
+    def runtime(self) -> Runtime:
+        """The gateway behind the console."""
+        return self.app.host.runtime
+
+    @property
+    def notice(self) -> str:
+        """What the console said last."""
+        return self.screen.notice.text
+
+    @property
+    def standing(self) -> str:
+        """What it says for as long as it is so."""
+        return self.screen.standing.text
+
+    @property
+    def selected(self) -> str | None:
+        """Key of the session under the cursor."""
+        return self.screen.sessions.selected
+
+    @property
+    def composer(self) -> Composer:
+        """The composer of the main transcript."""
+        composer = self.screen.main.composer
+        assert composer is not None, "the console is complete"
+        return composer
+
+    @property
+    def order(self) -> list[str]:
+        """Keys of the sessions in the list, from the top."""
+        return [placed.key for placed in self.app.desk.book.placement.placed()]
+
+    @property
+    def picture(self) -> str:
+        """The words on the screen, line by line."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+    async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+        """Wait until a condition holds while the console works; fail with the picture when it does not in time."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"the condition did not come true in time:\n{self.picture}"
+            await self.pilot.pause(0.005)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys and let the console take them in."""
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def write(self, text: str) -> None:
+        """Type a text."""
+        for character in text:
+            await self.pilot.press({"\n": "ctrl+j", "\t": "tab"}.get(character, character))
+        await self.pilot.pause()
+
+    async def said(self, *words: str) -> str:
+        """Wait until the notice holds these words."""
+        await self.until(lambda: all(word in self.notice for word in words))
+        return self.notice
+
+    async def shows(self, *words: str) -> None:
+        """Wait until the screen holds these words."""
+        await self.until(lambda: all(word in self.picture for word in words))
+
+    async def select(self, key: str) -> None:
+        """Go to a session of the list with the arrows, and wait until its transcript is open."""
+        await self.until(lambda: key in self.order)
+        while self.screen.pane != "list":
+            await self.press("escape")
+        while self.selected != key:
+            await self.press("down" if self.order.index(key) > self.screen.sessions.cursor else "up")
+        await self.until(lambda: self.screen.main.key == key)
+
+    async def open(self, key: str) -> None:
+        """Go into the transcript of a session."""
+        await self.select(key)
+        await self.press("enter")
+        assert self.screen.pane == "transcript"
+
+    async def session(self, key: str) -> Session:
+        """Return a session as the gateway has it."""
+        return await self.runtime.get_session(key, ALL)
+
+    async def messages(self, key: str) -> list[Message]:
+        """Return the messages that the gateway has of a session."""
+        return list((await self.runtime.history(key, ALL, limit=10_000)).messages)
+
+    async def words(self, key: str) -> list[tuple[str, str]]:
+        """Return role and text of the messages that the gateway has of a session."""
+        return [(message.role, message.text) for message in await self.messages(key)]
+
+    async def at_rest(self) -> None:
+        """Wait until no run is at work and the rows say so."""
+        counts = self.app.desk.book.counts
+        await self.until(lambda: not self.runtime.active_runs and not counts["running"] and not counts["queued"])
+
+
+def places(state: Path, config: str | None = None) -> Places:
+    """Return places with a configuration of these words, none without."""
+    file = state.parent / f"{state.name}.json5"
+    if config is not None:
+        file.write_text(config, encoding="utf-8")
+    return Places(state, file, "test", "test", config_required=False)
+
+
+@contextlib.asynccontextmanager
+async def console(
+    state: Path,
+    config: str | None = None,
+    *,
+    agent: Agent | None = None,
+    size: tuple[int, int] = (120, 36),
+    live: bool = True,
+) -> AsyncGenerator[Desk]:
+    """Open the console on a state directory, as `switchboard` does.
+
+    Args:
+        config: Words of the configuration file.
+        agent: Plays all agents; without one the builtin agent does, without pauses.
+        live: Wait until the runtime has started.
+    """
+    host = Host(places(state, config), pace=0.0) if agent is None else _Host(places(state, config), agent)
+    app = _App(host)
+    try:
+        async with app.run_test(size=size) as pilot:
+            desk = Desk(app, pilot)
+            await desk.until(lambda: app.watch_screen.main.composer is not None)
+            await desk.until(lambda: app.watch_screen.find is not None)
+            if live:
+                await desk.until(lambda: host.runtime.connection.state == "live")
+            await pilot.pause()
+            yield desk
+    finally:
+        app.remember()
+        await host.close()

@@ -1,0 +1,260 @@
+"""What happens while the console is open: replies under way, long transcripts, gaps, failures, leaving."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from console.screens.confirm import Confirm
+from core.agents.choose import AgentBackends
+from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, Turn
+from core.config.settings import Settings
+from core.model.access import ALL
+from core.model.messages import Usage, text_block
+from core.model.sessions import SessionQuery
+from core.runtime.gateway import Runtime
+from core.store.database import Tx
+from tests.console.desk import CRON, MAIN, OPS, Agent, console
+from tests.support.runtimes import begin, send
+from tests.support.stores import say
+
+
+class Halting:
+    """A play that says its first words, waits, says the rest, and ends well or badly."""
+
+    def __init__(self, *, failure: str = "") -> None:
+        self.go = asyncio.Event()
+        self.failure = failure
+
+    async def __call__(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
+        yield TextDelta("the first half ")
+        await self.go.wait()
+        if self.failure:
+            raise AgentFailure(self.failure)
+        yield TextDelta("and the second")
+        yield Reply((text_block("the first half and the second"),), Usage(10, 5), "test")
+
+
+async def test_words_show_before_the_reply_is_final(fleet: Path) -> None:
+    play = Halting()
+    async with console(fleet, agent=Agent(play)) as desk:
+        await begin(desk.runtime, OPS, "go")
+        await desk.open(OPS)
+        await desk.shows("the first half")
+        assert (await desk.words(OPS))[-1] == ("user", "go")
+        await desk.shows("1 running")
+        play.go.set()
+        await desk.shows("the first half and the second", "0 running")
+        assert desk.picture.count("the first half and") == 1
+        assert (await desk.words(OPS))[-1] == ("assistant", "the first half and the second")
+
+
+async def test_a_reply_under_way_shows_in_a_transcript_opened_later(fleet: Path) -> None:
+    play = Halting()
+    async with console(fleet, agent=Agent(play)) as desk:
+        await desk.select(MAIN)
+        await begin(desk.runtime, OPS, "go")
+        await desk.until(lambda: desk.app.desk.book.rows[OPS].words.startswith("the first half"))
+        await desk.select(OPS)
+        await desk.shows("  the first half")
+        play.go.set()
+        await desk.at_rest()
+
+
+async def test_a_failed_run_says_its_sentence_once_in_the_transcript(fleet: Path) -> None:
+    play = Halting(failure="the provider refused: 401")
+    async with console(fleet, agent=Agent(play), size=(140, 40)) as desk:
+        await begin(desk.runtime, OPS, "go")
+        await desk.open(OPS)
+        await desk.shows("the first half")
+        play.go.set()
+        await desk.shows("1 failed")
+        await desk.shows("the provider refused: 401")
+        right = "\n".join(line[44:] for line in desk.picture.splitlines())
+        assert right.count("the provider refused: 401") == 1
+        assert "the first half" in right
+        said = [text for _, text in await desk.words(OPS) if "refused: 401" in text]
+        assert len(said) == 1
+
+
+# Long transcripts
+
+
+def _fill(tx: Tx) -> None:
+    for number in range(1, 1001):
+        say(tx, OPS, f"number {number}")
+
+
+async def test_back_to_the_first_message_and_to_the_end_again(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        await desk.runtime.store.write(_fill)
+        await desk.open(OPS)
+        await desk.shows("number 1000")
+        await desk.press("g")
+        await desk.shows("say standby", "number 5\n")
+        assert "number 1000" not in desk.picture
+        for _ in range(40):
+            await desk.press("ctrl+d")
+        await desk.until(lambda: "number 3" in desk.picture and "number 5\n" not in desk.picture)
+        await desk.press("G")
+        await desk.shows("number 1000")
+
+
+async def test_what_comes_below_is_counted_and_the_view_stays(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        await desk.runtime.store.write(_fill)
+        await desk.open(OPS)
+        await desk.shows("number 1000")
+        await desk.press("pageup")
+        await desk.until(lambda: "new below" in desk.picture or "below ↓" in desk.picture)
+        seen = [line for line in desk.picture.splitlines() if "number" in line]
+        await send(desk.runtime, OPS, "say unseen")
+        below = desk.screen.main.view.below
+        await desk.until(lambda: f"{desk.screen.main.view.below} new below ↓" in desk.picture)
+        assert desk.screen.main.view.below >= below > 0
+        assert [line for line in desk.picture.splitlines() if "number" in line] == seen
+        await desk.press("G")
+        await desk.shows("unseen")
+        assert "new below" not in desk.picture
+
+
+async def test_a_console_that_fell_behind_catches_up_to_the_same_rows(fleet: Path) -> None:
+    def burst(tx: Tx) -> None:
+        for number in range(3000):
+            say(tx, (OPS, MAIN, CRON)[number % 3], f"burst {number}")
+
+    async with console(fleet) as desk:
+        await desk.open(OPS)
+        await desk.runtime.store.write(burst)  # more events in one commit than a queue holds
+        await desk.shows("burst 2997")
+        rows = (await desk.runtime.list_sessions(SessionQuery(archived=None), ALL)).sessions
+        await desk.until(lambda: {row.session for row in desk.app.desk.book.rows.values()} == set(rows))
+        transcript = desk.app.desk.transcripts[OPS]
+        assert (transcript.first, transcript.last) == (rows[-1].first_seq, (await desk.session(OPS)).last_seq)
+        await desk.press("k", "k")
+        await desk.shows("burst 2994", "burst 2991")
+
+
+async def test_a_reset_empties_the_open_transcript(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        await desk.open(OPS)
+        await desk.shows("say standby")
+        await send(desk.runtime, OPS, "/reset")
+        await desk.until(lambda: "say standby" not in desk.picture)
+        await send(desk.runtime, OPS, "say anew")
+        await desk.shows("anew")
+
+
+async def test_enter_follows_a_message_to_where_it_came_from(fleet: Path) -> None:
+    async with console(fleet, '{tools: {sessions: {visibility: "all"}}}') as desk:
+        await send(desk.runtime, MAIN, f"send to {OPS}: say from afar")
+        await desk.open(OPS)
+        await desk.shows("from afar")
+        await desk.press("k", "k")
+        item = desk.screen.main.view.current
+        assert item is not None
+        assert item.source == MAIN
+        await desk.press("enter")
+        await desk.until(lambda: desk.selected == MAIN)
+
+
+# Sub-agents
+
+
+@pytest.mark.spec("W1")
+async def test_a_sub_agent_is_opened_and_stopped_from_the_tree(fleet: Path) -> None:
+    agent = Agent(held=True)
+    async with console(fleet, agent=agent) as desk:
+        await begin(desk.runtime, OPS, "/spawn look around")
+        await desk.until(lambda: desk.app.desk.book.children(OPS))
+        child = desk.app.desk.book.children(OPS)[0].session.key
+        await desk.until(lambda: desk.app.desk.book.rows[child].look == "running")
+        await desk.select(OPS)
+        await desk.until(lambda: desk.screen.spawns.selected == child)
+        await desk.press("tab", "tab", "tab")
+        assert desk.screen.pane == "spawns"
+        await desk.press("a")
+        await desk.shows("abort?")
+        await desk.press("y")
+        await desk.said("1 run stopped")
+        await desk.at_rest()
+        assert (await desk.session(child)).status == "aborted"
+        await desk.press("enter")
+        await desk.until(lambda: desk.screen.main.key == child)
+        assert desk.screen.pane == "transcript"
+        agent.release()
+        await desk.at_rest()
+
+
+# Leaving
+
+
+async def test_leaving_with_a_run_asks_and_may_stay(fleet: Path) -> None:
+    agent = Agent(held=True)
+    async with console(fleet, agent=agent) as desk:
+        await begin(desk.runtime, OPS, "one")
+        await desk.until(lambda: agent.at_work)
+        for key in ("q", "ctrl+q", "ctrl+c"):
+            await desk.press(key)
+            await desk.until(lambda: isinstance(desk.app.screen, Confirm))
+            await desk.shows("1 run is at work")
+            await desk.press("escape")
+            assert desk.app.screen is desk.screen
+            assert not desk.app._exit
+        agent.release()
+        await desk.at_rest()
+
+
+async def test_leaving_may_wait_for_the_end(fleet: Path) -> None:
+    agent = Agent(held=True)
+    async with console(fleet, agent=agent) as desk:
+        await begin(desk.runtime, OPS, "one")
+        await desk.until(lambda: agent.at_work)
+        await desk.press("q")
+        await desk.press("w")
+        await desk.until(lambda: "leaving when all runs have ended" in desk.standing)
+        assert not desk.app._exit
+        agent.release()
+        await desk.until(lambda: desk.app._exit)
+        assert (await desk.session(OPS)).status == "done"
+
+
+async def test_leaving_now_keeps_what_was_said(fleet: Path) -> None:
+    play = Halting()
+    async with console(fleet, agent=Agent(play)) as desk:
+        await begin(desk.runtime, OPS, "one")
+        await desk.open(OPS)
+        await desk.shows("the first half")
+        await desk.press("q")
+        await desk.press("l")
+        await desk.until(lambda: desk.app._exit)
+    async with console(fleet) as desk:
+        assert (await desk.session(OPS)).status == "interrupted"
+        await desk.shows("the first half")
+
+
+# Two consoles
+
+
+async def test_a_second_console_reads_and_takes_over(fleet: Path) -> None:
+    async with console(fleet) as first, console(fleet, live=False) as second:
+        await second.until(lambda: "switchboard console" in second.standing)
+        await send(first.runtime, OPS, "say seen by both")
+        await second.shows("seen by both")
+        await first.shows("seen by both")
+
+
+async def test_a_console_takes_over_when_the_owner_leaves(fleet: Path) -> None:
+    owner = Runtime.open(fleet)
+    await owner.start(Settings(), AgentBackends(0.0), command="console")
+    async with console(fleet, live=False) as desk:
+        await desk.until(lambda: "switchboard console" in desk.standing)
+        await desk.press("i")
+        assert "owned by switchboard console" in desk.notice
+        await owner.close()
+        await desk.until(lambda: desk.runtime.connection.state == "live")
+        await desk.until(lambda: desk.standing == "")
+        await desk.press("p")
+        await desk.said("ops: allow")
+        assert (await desk.session(OPS)).send_policy == "allow"

@@ -1,0 +1,89 @@
+"""Numbers, times and names as the console writes them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.live.words import age, clock_span, key_name, money, seconds_span, session_name, size, tokens
+from tests.live.samples import any_text, make_session
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (-5, "now"),
+        (1_999, "now"),
+        (2_000, "2s"),
+        (59_999, "59s"),
+        (60_000, "1m"),
+        (3_600_000, "1h"),
+        (172_800_000, "2d"),
+    ],
+)
+def test_age(ms: int, words: str) -> None:
+    assert age(ms) == words
+
+
+@pytest.mark.parametrize(("ms", "words"), [(-1, "0:00"), (42_900, "0:42"), (600_000, "10:00"), (3_723_000, "1:02:03")])
+def test_clock_span(ms: int, words: str) -> None:
+    assert clock_span(ms) == words
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"), [(0, "0.0 s"), (9_949, "9.9 s"), (10_000, "10 s"), (59_999, "59 s"), (200_000, "3:20")]
+)
+def test_seconds_span(ms: int, words: str) -> None:
+    assert seconds_span(ms) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0"), (999, "999"), (1_000, "1.0k"), (8_149, "8.1k"), (96_400, "96k"), (1_240_000, "1.2M")]
+)
+def test_tokens(count: int, words: str) -> None:
+    assert tokens(count) == words
+
+
+@given(st.integers(0, 99_000_000))
+def test_tokens_take_at_most_five_cells(count: int) -> None:
+    assert len(tokens(count)) <= 5
+
+
+@pytest.mark.parametrize(("usd", "words"), [(0, "$0.00"), (0.004, "$0.0040"), (0.01, "$0.01"), (12.345, "$12.35")])
+def test_money(usd: float, words: str) -> None:
+    assert money(usd) == words
+
+
+@pytest.mark.parametrize(
+    ("length", "words"), [(640, "640 chars"), (9_999, "9,999 chars"), (48_000, "48 KB"), (5_000_000, "5.0 MB")]
+)
+def test_size(length: int, words: str) -> None:
+    assert size(length) == words
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("agent:main:main", "main"),
+        ("global", "main"),
+        ("agent:helper:main", "helper"),
+        ("agent:main:discord:group:ops:eu", "ops:eu"),
+        ("agent:main:subagent:0123456789ab", "sub-agent 01234567"),
+        ("agent:main:telegram:direct:42", "telegram:direct:42"),
+        ("cron:nightly", "cron:nightly"),
+        ("agent::x", "agent::x"),
+    ],
+)
+def test_key_name(key: str, name: str) -> None:
+    assert key_name(key, "main") == name
+
+
+@given(any_text())
+def test_any_key_has_a_name(key: str) -> None:
+    assert key_name(key, "main") or not key
+
+
+def test_a_label_comes_before_a_display_name_before_the_key() -> None:
+    session = make_session("cron:nightly", label="label", display_name="display")
+    assert session_name(session, "main") == "label"
+    assert session_name(session._replace(label=None), "main") == "display"
+    assert session_name(session._replace(label=None, display_name=None), "main") == "cron:nightly"

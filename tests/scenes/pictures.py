@@ -1,0 +1,292 @@
+"""The pictures of the console: what was done in each scene, at which size, and how it is drawn."""
+
+import io
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rich.color import Color
+from rich.console import Console
+from rich.segment import Segment
+from textual import events
+from textual.pilot import Pilot
+
+from console.app import SwitchboardApp
+from console.widgets.ink import GLYPHS
+from tests.scenes.day import Day, SceneHost, fixed_world
+from tests.scenes.script import CONFIG, DESIGN, OPS, SUPPORT
+from tests.support.runtimes import until
+
+FOLDER: Final = Path(__file__).parents[2] / "screenshots"
+SVG: Final = """\
+<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{
+font-family: "DejaVu Sans Mono", Menlo, Consolas, monospace;
+font-size: {char_height}px; line-height: {line_height}px;
+}}
+.{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: sans-serif; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
+</clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+"""Rich's own frame for a terminal, without the fonts that it loads from the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a terminal shows.
+
+    Attributes:
+        lines: The same in words, one for each row of the terminal.
+        inks: Words, their colour and the one behind them, as `#rrggbb`; rules and borders are no words.
+    """
+
+    svg: str
+    lines: tuple[str, ...]
+    inks: frozenset[tuple[str, str, str]]
+
+    @property
+    def text(self) -> str:
+        """All of the words."""
+        return "\n".join(self.lines)
+
+
+class Stage:
+    """A console in which something is done for a picture."""
+
+    def __init__(self, app: SwitchboardApp, host: SceneHost, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.day = Day(host)
+        self._cast = host.cast
+        self._pilot = pilot
+        self._seconds = 0.0
+        app.monotonic = lambda: self._seconds
+
+    async def press(self, *keys: str) -> None:
+        """Press keys."""
+        await self._pilot.press(*keys)
+        await self.settle()
+
+    async def write(self, text: str) -> None:
+        """Put a text where the cursor is, as a terminal pastes it."""
+        self.app.post_message(events.Paste(text))
+        await self.settle()
+
+    async def open(self, key: str) -> None:
+        """Put the cursor on a session."""
+        self.app.watch_screen.go_to(key)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until the console shows all that has happened."""
+        screen = self.app.watch_screen
+        for _ in range(2):
+            await until(self._is_up_to_date)
+            self._seconds += 10.0  # the order of the rows is not held any more
+            screen._tick()  # what a second does by itself
+            await self._pilot.pause()
+
+    def _is_up_to_date(self) -> bool:
+        screen, desk = self.app.watch_screen, self.app.desk
+        self._seconds += 1.0  # rows move at most a few times a second
+        if desk._told or screen._place_timer is not None or screen.sessions.selected not in {None, screen.main.key}:
+            return False
+        rows = [row for row in desk.book.rows.values() if row.look == "running"]
+        if not all(" ".join(self._cast.words[row.session.key].split()).endswith(row.words[-20:]) for row in rows):
+            return False
+        opened = [desk.transcripts.get(row.session.key) for row in rows]
+        return all(transcript is None or transcript.live is not None for transcript in opened)
+
+    def picture(self) -> Picture:
+        """Draw what the terminal shows now."""
+        width, height = self.app.size
+        console = Console(
+            width=width,
+            height=height,
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system="truecolor",
+            record=True,
+            legacy_windows=False,
+            safe_box=False,
+        )
+        stack = self.app._background_screens
+        console.print(self.app.screen._compositor.render_update(full=True, screen_stack=stack, simplify=True))
+        inks = frozenset(_inks(console._record_buffer))
+        svg = console.export_svg(title="switchboard", code_format=SVG, unique_id="t", clear=False)
+        return Picture(svg, tuple(console.export_text().split("\n")[:height]), inks)
+
+
+def _inks(segments: Iterable[Segment]) -> Iterator[tuple[str, str, str]]:
+    for text, style, control in segments:
+        if control is None and style is not None and any(letter.isalnum() for letter in text):
+            colors = (style.color or Color.default(), style.bgcolor or Color.default())
+            front, back = colors[::-1] if style.reverse else colors
+            yield text.strip(), front.get_truecolor().hex, back.get_truecolor(foreground=False).hex
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One picture to draw.
+
+    Attributes:
+        play: What is done before it is drawn.
+        config: What the fleet is configured to be; None for a first start.
+        no_color: The terminal's owner wants no colours.
+    """
+
+    size: tuple[int, int]
+    play: Callable[[Stage], Awaitable[None]]
+    config: dict[str, Any] | None = field(default_factory=lambda: CONFIG)
+    no_color: bool = False
+
+
+async def draw(scene: Scene) -> Picture:
+    """Play a scene and draw it."""
+    with fixed_world() as folder:
+        if scene.no_color:
+            os.environ["NO_COLOR"] = "1"
+        host = SceneHost(folder, scene.config)
+        try:
+            if scene.config is not None:
+                await Day(host).morning()
+            app = SwitchboardApp(host)
+            app.glyphs = GLYPHS
+            async with app.run_test(size=scene.size) as pilot:
+                stage = Stage(app, host, pilot)
+                await until(lambda: app.watch_screen.main.view.coloured)
+                await until(lambda: not any(worker.group == "start" and worker.is_running for worker in app.workers))
+                await stage.settle()
+                await scene.play(stage)
+                picture = stage.picture()
+                app.exit()
+            return picture
+        finally:
+            await host.close()
+
+
+async def _first_start(stage: Stage) -> None:
+    await stage.settle()
+
+
+async def _watch(stage: Stage) -> None:
+    await stage.day.afternoon()
+    await stage.settle()
+    await stage.open(OPS)
+
+
+async def _read(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("enter")
+
+
+async def _tiled(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("v")
+    await stage.open(SUPPORT)
+
+
+async def _send(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("s")
+    await stage.write("Which of the three branches can go?")
+
+
+async def _spawn(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("n")
+    await stage.write("Find a cheaper region in Asia.")
+
+
+async def _help(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("question_mark")
+
+
+async def _palette(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("ctrl+p")
+    await stage.write("go")
+
+
+async def _filter(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("slash")
+    await stage.write("discord")
+
+
+async def _no_match(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("slash")
+    await stage.write("discrod")
+
+
+async def _denied(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.open(DESIGN)
+    await stage.press("i")
+    await stage.write("Please send me the icons.")
+    await stage.press("enter")
+
+
+async def _search(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("S")
+    await stage.write("prices")
+
+
+async def _abort(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.press("a")
+
+
+def _themed(name: str) -> dict[str, Any]:
+    return CONFIG | {"console": {"theme": f"switchboard-{name}"}}
+
+
+NARROW, MEDIUM, WIDE = (80, 24), (120, 36), (200, 60)
+_EVERYWHERE: Final = {
+    "send": _send,
+    "spawn": _spawn,
+    "help": _help,
+    "palette": _palette,
+    "filter": _filter,
+    "no-match": _no_match,
+    "denied": _denied,
+    "search": _search,
+    "abort": _abort,
+}
+SCENES: Final = {
+    "watch-80x24": Scene(NARROW, _watch),
+    "watch-120x36": Scene(MEDIUM, _watch),
+    "watch-200x60": Scene(WIDE, _watch),
+    "reading-80x24": Scene(NARROW, _read),
+    "tiled-200x60": Scene(WIDE, _tiled),
+    **{f"{name}-80x24": Scene(NARROW, play) for name, play in _EVERYWHERE.items()},
+    **{f"{name}-120x36": Scene(MEDIUM, play) for name, play in _EVERYWHERE.items()},
+    "first-start-80x24": Scene(NARROW, _first_start, config=None),
+    "first-start-120x36": Scene(MEDIUM, _first_start, config=None),
+    "first-start-200x60": Scene(WIDE, _first_start, config=None),
+    "too-small-36x8": Scene((36, 8), _watch),
+    "light-120x36": Scene(MEDIUM, _watch, _themed("light")),
+    "contrast-120x36": Scene(MEDIUM, _watch, _themed("contrast")),
+    "ansi-120x36": Scene(MEDIUM, _watch, _themed("ansi")),
+    "no-color-120x36": Scene(MEDIUM, _watch, no_color=True),
+}
+"""By the name of the file."""

@@ -1,0 +1,91 @@
+"""What the operator sees: each scene looks as its committed picture does, and says what it must (LOOK)."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from tests.scenes.pictures import FOLDER, SCENES, Picture, Stage, draw
+
+READ = {
+    "watch": ["× hook:deploy", "model refused: 401", "● ops", "└◌ write summ", "queued", "· cron:nightly", "⊘"],
+    "reading": ["ops  agent:main:discord:group:ops", "● running", "eu-central  0.042    31 ms", "esc back", "i write"],
+    "tiled": ["support-42  agent:main:telegram:direct:42", "ops  agent:main:discord:group:ops"],
+    "send": ["send a message", "Which of the three branches can go?", "^s send", "esc close"],
+    "spawn": ["start a sub-agent", "agent: main, research", "stop after", "^s start", "esc close"],
+    "help": ["Go into the transcript of the session", "esc  close"],
+    "palette": ["go to ops", "agent:main:discord:group:ops, running"],
+    "filter": ["SESSIONS  /discord", "2 of 13", "design"],
+    "no-match": ["SESSIONS  /discrod", "0 of 13", "Esc shows all of them again."],
+    "denied": [
+        "⊘ deny by rule 1: discord · channel",
+        "send policy denies messages to this",
+        "Please send me the icons.",
+    ],
+    "search": ["search all transcripts", "look at prices yourself", "↵ go there"],
+    "abort": ["ops is at work. Aborting stops its run", "y  abort", "esc  go back"],
+    "first-start": ["No session yet.", "set SWITCHBOARD_MODEL_URL", "s send"],
+    "too-small": ["too small", "40x10"],
+    "light": ["● ops"],
+    "contrast": ["● ops"],
+    "ansi": ["ops"],
+    "no-color": ["× hook:deploy", "● ops"],
+}
+"""What each scene must say, by the name before its size."""
+
+
+def flat(picture: Picture) -> str:
+    """Return the words of a picture, those that were wrapped joined again."""
+    return picture.text + "\n" + re.sub(r"\s+", " ", picture.text)
+
+
+@pytest.mark.parametrize("name", SCENES)
+async def test_the_committed_picture_is_what_the_console_shows(name: str) -> None:
+    path = FOLDER / f"{name}.svg"
+    picture = await draw(SCENES[name])
+    said = flat(picture)
+    assert [words for words in READ[name.rpartition("-")[0]] if words not in said] == [], picture.text
+    width, height = SCENES[name].size
+    assert len(picture.lines) == height
+    assert {cell_len(line) for line in picture.lines} == {width}
+    committed = path.read_text(encoding="utf-8") if path.exists() else ""
+    # Two long texts are not compared by `assert` itself, which would explain the difference for minutes.
+    if picture.svg != committed:
+        pytest.fail(
+            f"screenshots/{name}.svg is stale: look at the change, then draw it anew with"
+            f" `python -m tests.screenshots {name}`.\n{picture.text}"
+        )
+
+
+async def test_a_scene_gives_the_same_picture_every_time() -> None:
+    scene = SCENES["watch-80x24"]
+    assert (await draw(scene)).svg == (await draw(scene)).svg
+
+
+@pytest.mark.parametrize("name", ["send-80x24", "spawn-80x24", "search-80x24", "palette-80x24", "filter-80x24"])
+async def test_no_cursor_blinks(name: str) -> None:
+    blinking: list[object] = []
+
+    async def look(stage: Stage) -> None:
+        await SCENES[name].play(stage)
+        focused = stage.app.screen.focused
+        assert focused is not None
+        blinking.append(getattr(focused, "cursor_blink", None))
+
+    await draw(replace(SCENES[name], play=look))
+    assert blinking == [False]
+
+
+def test_every_picture_has_a_scene() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*")) == sorted(SCENES)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.svg")), ids=lambda path: path.stem)
+def test_a_picture_loads_nothing(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    addresses = re.findall(r"https?://[^\"' )<]+", text)
+    assert set(addresses) == {"http://www.w3.org/2000/svg"}
+    assert "@font-face" not in text
+    assert "@import" not in text

@@ -1,0 +1,38 @@
+"""A console that breaks says so in one sentence, and leaves terminal, state and log in order."""
+
+import sys
+from pathlib import Path
+
+from tests.support.terminal import ESCAPES, Terminal
+from tests.terminal.test_lifecycle import RESTORED, environment
+
+BREAKS = """
+import sys
+from console.__main__ import main
+from console.screens.watch_keys import WatchScreen
+
+def breaks(self):
+    raise ZeroDivisionError("words of a session")
+
+WatchScreen.do_order = breaks
+main()
+"""
+
+
+def test_a_console_that_breaks_says_so_in_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BREAKS, "--state", str(tmp_path / "state")]
+    with Terminal(command, environment(tmp_path)) as terminal:
+        terminal.wait_for("No model is set")
+        terminal.press("O")
+        terminal.wait_for("was closed")
+        while terminal.read(0.1):
+            pass
+        said = " ".join(ESCAPES.sub(b"", terminal.output).decode(errors="replace").split())
+        assert "switchboard: the console broke (ZeroDivisionError) and was closed." in said
+        assert "Traceback" not in said
+        assert "words of a session" not in said
+        assert all(sequence in terminal.output for sequence in RESTORED)
+    log = (tmp_path / "state" / "switchboard.log").read_text()
+    assert "the console broke" in log
+    assert "in breaks" in log
+    assert "words of a session" not in log
