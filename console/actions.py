@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from console.live.items import Item
-from console.live.rows import Row
+from console.live.rows import Row, runs_of
 from core.gateway import Action as GatewayAction
 
 Pane = Literal["list", "transcript", "spawns", "composer"]
@@ -23,6 +23,7 @@ class State:
         refusal: Says why the gateway does not allow something here, None when it does.
         reading: The transcript fills the screen, on a narrow one.
         wide: There is room for a second transcript.
+        helpers_at_work: Sub-agents of the session, at any depth, that have runs that are not over.
     """
 
     pane: Pane
@@ -31,6 +32,7 @@ class State:
     refusal: Callable[[GatewayAction], str | None]
     reading: bool = False
     wide: bool = False
+    helpers_at_work: int = 0
 
 
 Enabled = Callable[[State], str | None]
@@ -73,7 +75,7 @@ def _allowed(action: GatewayAction, *, session: bool = True) -> Enabled:
 
 def _at_work(state: State) -> str | None:
     refusal = _allowed("abort")(state)
-    if refusal is None and state.row is not None and state.row.look not in {"running", "queued"}:
+    if refusal is None and state.row is not None and not runs_of(state.row) and not state.helpers_at_work:
         return f"{state.row.name} is not at work"
     return refusal
 
@@ -99,7 +101,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action("spawn", "n", "n", "spawn", "Start a sub-agent on a task", BOTH, _allowed("spawn", session=False)),
     Action("policy", "p", "p", "policy", "Send policy: inherit, allow, deny in turn", BOTH, _allowed("patch")),
-    Action("abort", "a", "a", "abort", "Stop the run and drop the queued ones", ALL_PANES, _at_work),
+    Action("abort", "a", "a", "abort", "Stop the run, the queued ones and all sub-agents", ALL_PANES, _at_work),
     Action("filter", "slash", "/", "filter", "Narrow the list to some words; in a transcript, search it", BOTH),
     Action("tools", "t", "t", "tools", "Show or hide what tools answered", TEXT, _session),
     Action("thinking", "T", "T", "thinking", "Show or hide the thinking of models", frozenset(), _session),
@@ -114,6 +116,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("urgent", "exclamation_mark", "!", "urgent", "Go to the session that needs somebody most"),
     Action("tile", "v", "v", "tile", "Keep this transcript beside the next one", BOTH, _room),
     Action("search", "S", "S", "search", "Search all transcripts"),
+    Action("deliveries", "D", "D", "deliveries", "What was announced on channels, what was not, and why", LIST),
+    Action("rules", "P", "P", "rules", "Which rules decide about a session, or about any key", LIST),
     Action("order", "O", "O", "order", "Sort the sessions another way"),
     Action("archive", "x", "x", "archive", "Archive the session, or bring it back", frozenset(), _allowed("archive")),
     Action("archived", "A", "A", "archived", "Show the archived sessions, or the others"),

@@ -23,6 +23,7 @@ from console.host import Host
 from console.live.desk import Desk
 from console.live.memory import Memory
 from console.operations import Operations
+from console.screens.page import Page
 from console.screens.too_small import TooSmall
 from console.screens.watch_keys import WatchScreen
 from console.themes import DEFAULT_THEME, THEMES, Inks, inks_named
@@ -73,6 +74,7 @@ class SwitchboardApp(App[None]):
         self._wall = Wall()
         self._remember_timer: Timer | None = None
         self._leaving = False
+        self._config_is_broken = False
         self._drawn_at = 0.0
         self._first_picture = contextlib.ExitStack()
         for inks in THEMES.values():
@@ -128,6 +130,7 @@ class SwitchboardApp(App[None]):
             await self.desk.load()
             self.desk.take_dirty()
             self.desk.on_dirty = self._flush_soon
+            self.desk.on_configured = self._show_configured
             await screen.begin()
         except SwitchboardError as error:
             screen.standing.say(error.message, "error")
@@ -144,6 +147,7 @@ class SwitchboardApp(App[None]):
 
     async def _complete(self) -> None:
         await self.watch_screen.complete()
+        await self.desk.load_deliveries()
         await self._start_runtime()
 
     async def _start_runtime(self) -> None:
@@ -164,8 +168,8 @@ class SwitchboardApp(App[None]):
         if self._scene is not None:
             self.run_worker(self._scene(self.host), group="scene", exit_on_error=True)
 
-    def _take_preferences(self) -> None:
-        """Use the colours, keys and bell of the configuration."""
+    def _take_preferences(self) -> bool:
+        """Use the colours, keys and bell of the configuration; whether all of them could be meant."""
         from console.preferences import check
 
         settings = self.host.runtime.settings
@@ -179,6 +183,7 @@ class SwitchboardApp(App[None]):
             first, *others = chosen.problems
             more = f" (and {len(others)} more)" if others else ""
             self.watch_screen.say(f"{self.host.places.config}: {first}{more}", "error")
+        return not chosen.problems
 
     async def _take_over_when_free(self) -> None:
         """Go live once the process that owns the state directory has left it."""
@@ -188,13 +193,27 @@ class SwitchboardApp(App[None]):
         await self._start_runtime()
 
     def configure_again(self) -> None:
-        """Start after all, once a broken configuration has been mended."""
+        """Read the configuration again; start after all, once a broken one has been mended."""
         screen = self.watch_screen
         if self.desk.gateway.connection.state == "live":
-            screen.say("the configuration is in use; a change takes effect at the next start")
+            self.run_worker(self.host.read_again(), group="configure", exclusive=True)
             return
         screen.standing.say("")
         self.run_worker(self._start_runtime(), group="start", exit_on_error=True)
+
+    def _show_configured(self, notice: str) -> None:
+        """Say whether the configuration that was read again is in use."""
+        screen = self.watch_screen
+        if notice:
+            self._config_is_broken = True
+            screen.standing.say(f"{notice}. The one before stays in use; F5 reads it again.", "error")
+            return
+        if self._config_is_broken:
+            self._config_is_broken = False
+            screen.standing.say("")
+        screen.show_edges()
+        if self._take_preferences():
+            screen.say("the configuration was read again and is in use")
 
     async def action_quit(self) -> None:
         """Leave on Textual's own key as on ours."""
@@ -245,6 +264,9 @@ class SwitchboardApp(App[None]):
         self._drawn_at = self.monotonic()
         dirty = self.desk.take_dirty()
         self.watch_screen.show_dirty(dirty)
+        for screen in self.screen_stack:
+            if isinstance(screen, Page):
+                screen.show_dirty(dirty)
         rows = self.desk.book.rows
         if dirty.all:
             self._alarm.start(rows.values())

@@ -136,6 +136,8 @@ def _parser() -> _Parser:
     search.add_argument("--limit", type=_positive, default=20, metavar="N")
     export = add("export", "print a whole transcript as markdown, or with --json as it is stored")
     export.add_argument("key", metavar="KEY")
+    served = add("mcp", "serve the session tools to a client of the Model Context Protocol, over stdin and stdout")
+    served.add_argument("--as", dest="caller", metavar="KEY", help="act as this session, with its rights and no others")
     add("doctor", "say what was found, where each value came from, and what to do")
     return main
 
@@ -177,6 +179,9 @@ def _add_spawn(command: argparse.ArgumentParser) -> None:
     levels = _one_of("off", "minimal", "low", "medium", "high")
     command.add_argument("--thinking", type=levels, metavar="LEVEL", help="off, minimal, low, medium or high")
     command.add_argument("--run-timeout", type=_not_negative, metavar="S", help="stop the sub-agent after that long")
+    command.add_argument(
+        "--attach", metavar="FILE", action="append", default=[], help="a file for the sub-agent; may be repeated"
+    )
     command.add_argument("--detach", action="store_true", help="do not stay until the work is done")
 
 

@@ -51,11 +51,12 @@ OPENING: Final[tuple[tuple[str, str], ...]] = (
     ("main", "spawn: think about the prices in two regions"),
     ("main", "spawn: fail: the source is offline"),
     (OPS, "think about which region comes first, eu or us"),
+    ("node-laptop", f"send to {OPS}: say eu is nearer to your users, us is cheaper"),
 )
 """What is said first, to whom; all of it is there within five seconds."""
 
 GOING_ON: Final[tuple[tuple[str, str], ...]] = (
-    ("main", f"send to {OPS}: say eu is nearer to your users, us is cheaper"),
+    ("node-laptop", "send to main: say the updates can wait until tonight"),
     (SUPPORT, "be slow 20"),
     ("cron:nightly", "read main"),
     ("main", "spawn: be slow 12"),

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import json
 import signal
@@ -9,23 +10,30 @@ import sys
 import textwrap
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from console.host import Host
 from console.live.clean import clean, clean_line
+from console.live.exchange_words import announce_sentence, end_sentence, progress_sentence
 from console.live.words import age, money, seconds_span, tokens
 from console.output import print_error, print_json, print_progress, print_table, print_text, write_line
 from core.config.paths import Places, find_places
-from core.model.access import ALL, OPERATOR, Operator
+from core.model.access import ALL, OPERATOR, Operator, SessionCaller
+from core.model.attachments import MAX_BYTES
 from core.model.commands import parse_command
-from core.model.errors import Invalid
-from core.model.events import Activity, Event, RunChanged, ToolProgress
+from core.model.errors import Conflict, Invalid, Unavailable
+from core.model.events import Activity, DeliveryChanged, Event, ExchangeChanged, RunChanged, ToolProgress
 from core.model.keys import shown
 from core.model.runs import Run
 from core.model.sessions import Session, SessionPatch
 from core.runtime.commands import POLICY_WORDS
 from core.tools.dispatch import dispatch
 from core.tools.target import canonical
+
+if TYPE_CHECKING:
+    from core.gateway import Gateway
+    from core.model.access import Caller
 
 EXIT_CODES: Final[Mapping[str, int]] = {"ok": 0, "accepted": 0, "error": 1, "forbidden": 4, "timeout": 5}
 HISTORY_PAGE: Final = 200
@@ -56,7 +64,7 @@ async def _run(options: argparse.Namespace, places: Places) -> int:
         shot.gateway.settings = await shot.host.settings()
         return await _COMMANDS[options.command](shot, options)
     except asyncio.CancelledError:
-        at_work = "; the run at work ends as interrupted, what was said is kept" if shot.gateway.active_runs else ""
+        at_work = "; what was at work ends as interrupted, what was said is kept" if shot.gateway.active_runs else ""
         shot.interrupted(f"stopped by {signal.Signals(stop.number).name}{at_work}")
         return 128 + stop.number
     finally:
@@ -184,7 +192,7 @@ async def _history(shot: OneShot, options: argparse.Namespace) -> int:
 
 
 async def _send(shot: OneShot, options: argparse.Namespace) -> int:
-    message = sys.stdin.read() if options.message == "-" else options.message
+    message = options.message
     arguments = {
         "sessionKey": options.key,
         "message": message,
@@ -203,10 +211,21 @@ async def _spawn(shot: OneShot, options: argparse.Namespace) -> int:
         "model": options.model,
         "thinking": options.thinking,
         "runTimeoutSeconds": options.run_timeout,
+        "attachments": [await asyncio.to_thread(_attachment, Path(name)) for name in options.attach],
     }
     if options.detach:
         return await _leave_queued(shot, "sessions_spawn", arguments, options)
     return await _stay(shot, "sessions_spawn", arguments, options)
+
+
+def _attachment(path: Path) -> dict[str, str]:
+    """Return a file as `sessions_spawn` takes it; of one that is too large only enough to be refused."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise Invalid(f"the attachment {path} cannot be read: {error.strerror}") from None
+    return {"name": path.name, "content": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
 async def _stay(shot: OneShot, tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
@@ -230,10 +249,12 @@ async def _stay(shot: OneShot, tool: str, arguments: Mapping[str, Any], options:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-    if result["status"] not in {"accepted", "timeout"}:
-        return code
-    ended = await _tell_end(shot, result["runId"], options)
-    return ended if result["status"] == "accepted" else code
+    if result["status"] in {"accepted", "timeout"}:
+        ended = await _tell_end(shot, result["runId"], options)
+        code = ended if result["status"] == "accepted" else code
+    if "runId" in result:
+        await _tell_announce(shot, result["runId"])
+    return code
 
 
 async def _tell_end(shot: OneShot, run_id: str, options: argparse.Namespace) -> int:
@@ -244,6 +265,18 @@ async def _tell_end(shot: OneShot, run_id: str, options: argparse.Namespace) -> 
     if outcome.error:
         print_error(outcome.error)
     return EXIT_CODES[outcome.status]
+
+
+async def _tell_announce(shot: OneShot, run_id: str) -> None:
+    """Tell on stderr what came of the exchange that a run began, if it began one: stdout is the reply alone."""
+    found = await shot.gateway.exchange(run_id)
+    if found is None:
+        return
+    exchange, announce = found
+    if announce is not None:
+        print_progress(announce_sentence(announce))
+    elif exchange.outcome is not None:
+        print_progress(end_sentence(exchange, shot.shown(exchange.requester)))
 
 
 async def _leave_queued(shot: OneShot, tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
@@ -326,6 +359,31 @@ async def _export(shot: OneShot, options: argparse.Namespace) -> int:
     return 0
 
 
+async def _mcp(shot: OneShot, options: argparse.Namespace) -> int:
+    serve = await asyncio.to_thread(_load_mcp)
+    caller = SessionCaller((await shot.find(options.caller)).key) if options.caller else OPERATOR
+    try:
+        await shot.host.start("mcp")
+    except Conflict as error:
+        print_error(error.message)
+    await serve(shot.gateway, caller)
+    if shot.gateway.connection.state == "live":
+        await shot.gateway.drained()
+    return 0
+
+
+def _load_mcp() -> "Callable[[Gateway, Caller], Awaitable[None]]":
+    try:
+        from core.mcp import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
+            raise
+        raise Unavailable(
+            "the library mcp is missing: install it with `pip install 'switchboard-console[mcp]'`"
+        ) from None
+    return serve
+
+
 def _print_message(message: Mapping[str, Any]) -> None:
     provenance = message.get("provenance")
     who = message["role"] if provenance is None else f"{provenance['sourceSessionKey']} → {message['role']}"
@@ -348,6 +406,7 @@ class _Progress:
         self._shot = shot
         self._feed = shot.gateway.subscribe()
         self._runs: dict[str, Run] = {}
+        self._exchanges: set[str] = set()
 
     async def show(self) -> None:
         """Tell until it is cancelled."""
@@ -358,6 +417,12 @@ class _Progress:
         match event:
             case RunChanged(_, run) if run.kind != "command":
                 self._tell_run(run)
+            case ExchangeChanged(_, exchange):
+                self._exchanges.add(exchange.exchange_id)
+                if exchange.kind == "send" and exchange.state != "first":
+                    print_progress(progress_sentence(exchange, self._shot.shown))
+            case DeliveryChanged(_, delivery) if delivery.exchange_id in self._exchanges and delivery.is_open:
+                print_progress(announce_sentence(delivery))
             case ToolProgress(key, _, _, name, note):
                 print_progress(f"{self._shot.shown(key)}: {name} {note}")
             case Activity(key, run_id, words) if run_id in self._runs and sys.stderr.isatty():
@@ -383,4 +448,5 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "abort": _abort,
     "search": _search,
     "export": _export,
+    "mcp": _mcp,
 }

@@ -14,9 +14,11 @@ from typing import Any, Final, Literal, TypeVar
 
 from console.live.clean import clean_line
 from console.live.desk import Desk
+from console.live.exchange_words import address_words
 from console.live.words import session_name
 from core.model.access import ALL, OPERATOR
 from core.model.errors import SwitchboardError
+from core.model.exchanges import Delivery
 from core.model.messages import Message
 from core.model.sessions import Override, Session, SessionPatch
 
@@ -122,6 +124,20 @@ class Operations:
             lambda _: Outcome(f"{self._name(session)}: a new transcript; the old one has the id {session.session_id}"),
         )
 
+    async def retry(self, delivery: Delivery) -> Outcome:
+        """Send a delivery again."""
+        return await _said(
+            lambda: self._desk.gateway.retry_delivery(delivery.delivery_id, OPERATOR),
+            lambda _: Outcome(f"{self._announce(delivery)} is tried again"),
+        )
+
+    async def drop(self, delivery: Delivery) -> Outcome:
+        """Give a delivery up."""
+        return await _said(
+            lambda: self._desk.gateway.drop_delivery(delivery.delivery_id, OPERATOR),
+            lambda _: Outcome(f"{self._announce(delivery)} is dropped: it is not tried any more"),
+        )
+
     async def export(self, session: Session, folder: Path) -> Outcome:
         """Write a session's transcript as markdown into a new file of a folder."""
 
@@ -162,6 +178,9 @@ class Operations:
                 return Outcome(str(result["error"]), "warning")
             case status:
                 return Outcome(str(result.get("error", status)), "error", refused=status == "forbidden")
+
+    def _announce(self, delivery: Delivery) -> str:
+        return clean_line(f"the announce of {self._desk.name_of(delivery.key)} to {address_words(delivery)}", 160)
 
     def _name(self, session: Session) -> str:
         return clean_line(session_name(session, self._desk.book.default_agent), 60)

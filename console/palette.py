@@ -8,6 +8,7 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from console.live.words import age
+from console.screens.page import Page
 from console.screens.watch_keys import WatchScreen
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ SESSIONS = 500
 
 def commands(app: "SwitchboardApp", screen: Screen[Any]) -> Iterable[SystemCommand]:
     """Return the commands that make sense on a screen."""
+    if isinstance(screen, Page):
+        for action in screen.actions:
+            help_ = _unmarked(f"{action.shown}  {action.help}")
+            yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
     if not isinstance(screen, WatchScreen):
         return
     state = screen.state

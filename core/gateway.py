@@ -5,18 +5,19 @@ no more. Reads take a `Scope`, computed by `RuleSet.grant` from the caller; writ
 again in the transaction that makes them true.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from core.model.access import Caller, Scope
 from core.model.events import Cursor, Event
+from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
 from core.model.sessions import HistoryPage, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
 from core.rules.ruleset import RuleSet
 
-Action = Literal["send", "spawn", "abort", "patch", "reset", "archive"]
+Action = Literal["send", "spawn", "abort", "patch", "reset", "archive", "deliver"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Connection:
 
     Attributes:
         state: `live`: it runs work and tells every change; `reading`: it shows what is stored, another process owns it.
-        detail: One sentence for the operator; empty when all is well.
+        detail: One sentence for the operator: who owns it, or what is wrong with the configuration; empty when all is
+            well.
     """
 
     state: Literal["live", "reading"]
@@ -131,8 +133,14 @@ class Gateway(Protocol):
         """
         ...
 
-    async def search(self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50) -> list[SearchHit]:
-        """Return messages that hold every word, newest first; of one session when `key` is given."""
+    async def search(
+        self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
+    ) -> list[SearchHit]:
+        """Return messages that hold every word, newest first; of one session when `key` is given.
+
+        Args:
+            redacted: Take secrets out of the words that are shown, and leave out what matches in a secret only (H5).
+        """
         ...
 
     async def agents(self) -> list[AgentInfo]:
@@ -165,7 +173,7 @@ class Gateway(Protocol):
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids.
 
-        Sub-agents that the session spawned are left alone.
+        Without a run id the sub-agents that the session spawned, at any depth, are stopped too (W12).
         """
         ...
 
@@ -188,6 +196,37 @@ class Gateway(Protocol):
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
         """Take a session out of the list, or bring it back."""
+        ...
+
+    async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
+        """Return an exchange with the delivery of its announce, None when the run has none; for whoever began it."""
+        ...
+
+    async def exchanges(self, key: str, *, limit: int) -> list[Exchange]:
+        """Return the newest exchanges that a session began or took part in, newest first; for the operator."""
+        ...
+
+    async def deliveries(
+        self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
+    ) -> list[Delivery]:
+        """Return the newest deliveries, newest first; of one session when `key`, in some states when `states` is given.
+
+        For the operator.
+        """
+        ...
+
+    async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
+        """Send a delivery again that is pending, failed or unknown (S11).
+
+        Raises:
+            Forbidden: The caller is not the owner.
+            NotFound: There is no such delivery.
+            Conflict: It is sent, skipped, or under way.
+        """
+        ...
+
+    async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
+        """Give up a delivery that is pending, failed or unknown; raises as `retry_delivery` does."""
         ...
 
     async def transcript_path(self, session: Session) -> Path | None:

@@ -1,10 +1,10 @@
 """All sessions of a gateway, kept true from events; any order of events, gaps and reloads ends in the same rows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from console.live.clean import clean_line
 from console.live.placement import RANK, Placement
-from console.live.rows import Look, Row, read_row
+from console.live.rows import Look, Row, read_row, runs_of
 from core.model.events import Activity, Event, RunChanged, SessionChanged
 from core.model.sessions import Session
 from core.rules.policy import SendPolicy
@@ -91,6 +91,36 @@ class Book:
             return []
         rows = [self.rows[child] for child in children]
         return sorted(rows, key=lambda row: (RANK[row.look], -row.session.created_at, row.key))
+
+    def below(self, key: str) -> list[tuple[int, Row]]:
+        """Return the sub-agents of a session at every depth with their depth, parents before their children."""
+        found: list[tuple[int, Row]] = []
+
+        def add(parent: str, depth: int, above: tuple[str, ...]) -> None:
+            for row in self.children(parent):
+                child = row.session.key
+                if child not in above:  # a gateway could tell of sessions that spawned each other
+                    found.append((depth, row))
+                    add(child, depth + 1, (*above, child))
+
+        add(key, 0, (key,))
+        return found
+
+    def at_work_below(self, key: str) -> tuple[int, int]:
+        """Return how many sub-agents of a session, at any depth, have runs that are not over, and how many runs."""
+        runs = [runs_of(row) for _, row in self.below(key)]
+        return sum(count > 0 for count in runs), sum(runs)
+
+    def is_below(self, key: str, tops: Container[str]) -> bool:
+        """Whether a session is one of these, or a sub-agent of one at any depth."""
+        passed: set[str] = set()
+        while key not in tops:
+            row = self.rows.get(key)
+            if row is None or row.session.spawned_by is None or key in passed:
+                return False
+            passed.add(key)
+            key = row.session.spawned_by
+        return True
 
     def _put(self, session: Session) -> str:
         key = session.key

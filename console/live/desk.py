@@ -6,10 +6,12 @@ Plain asyncio. Whoever draws is told at most once per batch that something is di
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from console.live.book import Book
 from console.live.clean import clean_line
+from console.live.deliveries import Deliveries
+from console.live.exchanges import Exchanges
 from console.live.memory import Memory
 from console.live.rates import Rates
 from console.live.transcript import PAGE, Transcript
@@ -17,9 +19,25 @@ from console.live.words import key_name
 from core.gateway import Feed, Gateway
 from core.model.access import ALL, Operator
 from core.model.errors import NotFound
-from core.model.events import Delta, Event, Gap, MessageAppended, RunChanged, SessionChanged, ToolProgress
+from core.model.events import (
+    Configured,
+    DeliveryChanged,
+    Delta,
+    Event,
+    ExchangeChanged,
+    Gap,
+    MessageAppended,
+    RunChanged,
+    SessionChanged,
+    ToolProgress,
+)
+from core.model.exchanges import Delivery, Exchange
 from core.model.messages import Message
+from core.model.runs import Run
 from core.model.sessions import Session, SessionQuery
+
+RUNS: Final = 200
+"""How many runs of a session are read when it is opened, to know which messages are steps of exchanges."""
 
 
 @dataclass(slots=True)
@@ -29,11 +47,15 @@ class Dirty:
     Attributes:
         rows: Keys of sessions whose row changed.
         transcripts: Keys of open transcripts that changed.
+        deliveries: Some delivery changed.
+        exchanges: An exchange of an open session, or of a sub-agent below one, or its announce.
         all: Everything, after a reload.
     """
 
     rows: set[str] = field(default_factory=set[str])
     transcripts: set[str] = field(default_factory=set[str])
+    deliveries: bool = False
+    exchanges: bool = False
     all: bool = False
 
 
@@ -42,16 +64,21 @@ class Desk:
 
     Attributes:
         on_dirty: Called once when something became dirty after `take_dirty`.
+        on_configured: Called when the configuration was read again, with what is wrong with it or nothing.
         transcripts: The open ones, by key.
+        exchanges: Those of the open sessions and of the sub-agents below them.
     """
 
     def __init__(self, gateway: Gateway, memory: Memory) -> None:
         self.gateway = gateway
         self.memory = memory
         self.book = Book()
+        self.deliveries = Deliveries()
         self.rates = Rates()
+        self.exchanges = Exchanges()
         self.transcripts: dict[str, Transcript] = {}
         self.on_dirty: Callable[[], None] = _nobody_draws
+        self.on_configured: Callable[[str], None] = _nobody_reads
         self._dirty = Dirty()
         self._told = False
         self._feed: Feed | None = None
@@ -68,8 +95,16 @@ class Desk:
             self._feed.watch(key)
         page = await self.gateway.list_sessions(SessionQuery(archived=None), ALL)
         self.book.load(page.sessions, self.memory.seen)
+        self.exchanges.clear()
+        for key in list(self.transcripts):
+            await self._read_exchanges(key)
         self._dirty.all = True
         self._tell()
+
+    async def load_deliveries(self) -> None:
+        """Read what was announced; what is heard meanwhile is kept."""
+        await self.deliveries.load(self.gateway)
+        self._mark_deliveries()
 
     def configure(self) -> None:
         """Take over the gateway's rules."""
@@ -103,8 +138,15 @@ class Desk:
         session = await self.gateway.get_session(key, ALL)
         transcript = Transcript(key, session.session_id, session.first_seq, session.last_seq)
         self.transcripts[key] = transcript
-        if session.last_seq >= session.first_seq:
-            await self._fetch(transcript, session.last_seq + 1, PAGE)
+        try:
+            await self._read_exchanges(key)
+            for run in reversed(await self.gateway.runs(key, ALL, limit=RUNS)):
+                transcript.take_run(run)
+            if session.last_seq >= session.first_seq:
+                await self._fetch(transcript, session.last_seq + 1, PAGE)
+        except BaseException:
+            self.close(key)  # one that was cut off is not open
+            raise
         return transcript
 
     def close(self, key: str) -> None:
@@ -154,21 +196,62 @@ class Desk:
                 if (transcript := self.transcripts.get(key)) is not None:
                     transcript.apply_tool(event, self.now_ms())
                     self._mark_transcript(key)
+            case DeliveryChanged(_, delivery):
+                self.deliveries.take([delivery])
+                self._mark_deliveries()
+                self._follow_announce(delivery)
+            case ExchangeChanged(_, exchange):
+                self._follow_exchange(exchange)
+            case Configured(notice):
+                self.configure()
+                self.on_configured(notice)
             case _:
                 await self._apply_row(event)
 
     async def _apply_row(self, event: Event) -> None:
-        if isinstance(event, RunChanged) and not event.run.live:
-            self.rates.add(event.run)
-            if (transcript := self.transcripts.get(event.run.key)) is not None:
-                transcript.run_ended(event.run.run_id)
-                self._mark_transcript(event.run.key)
+        if isinstance(event, RunChanged):
+            self._follow_run(event.run)
         if isinstance(event, SessionChanged):
             await self._follow_session(event.session)
         key = self.book.apply(event)
         if key is not None:
             self._dirty.rows.add(key)
             self._tell()
+
+    def _follow_run(self, run: Run) -> None:
+        if not run.live:
+            self.rates.add(run)
+        self.exchanges.take_run(run)
+        if (transcript := self.transcripts.get(run.key)) is not None:
+            transcript.take_run(run)
+            if not run.live:
+                transcript.run_ended(run.run_id)
+            self._mark_transcript(run.key)
+
+    def _follow_exchange(self, exchange: Exchange) -> None:
+        sides = (exchange.requester, exchange.target)
+        if any(self.book.is_below(key, self.transcripts) for key in sides) and self.exchanges.take(exchange):
+            self._mark_exchange(exchange)
+
+    def _follow_announce(self, delivery: Delivery) -> None:
+        exchange = self.exchanges.get(delivery.exchange_id)
+        if exchange is not None and self.exchanges.take_announce(delivery):
+            self._mark_exchange(exchange)
+
+    def _mark_exchange(self, exchange: Exchange) -> None:
+        for key in (exchange.requester, exchange.target):
+            if (transcript := self.transcripts.get(key)) is not None:
+                transcript.touch(exchange)
+                self._mark_transcript(key)
+        self._dirty.exchanges = True
+        self._tell()
+
+    async def _read_exchanges(self, key: str) -> None:
+        """Read the exchanges of a session and of those of its sub-agents that have some of their own."""
+        await self.exchanges.read(self.gateway, key)
+        for _, row in self.book.below(key):
+            if self.book.children(row.session.key):
+                await self.exchanges.read(self.gateway, row.session.key)
 
     async def _append(self, key: str, session_id: str, message: Message) -> None:
         transcript = self.transcripts.get(key)
@@ -227,6 +310,10 @@ class Desk:
         transcript.take_page(page.messages)
         self._mark_transcript(transcript.key)
 
+    def _mark_deliveries(self) -> None:
+        self._dirty.deliveries = True
+        self._tell()
+
     def _mark_transcript(self, key: str) -> None:
         self._dirty.transcripts.add(key)
         self._tell()
@@ -245,3 +332,8 @@ def _load_dispatch() -> Callable[..., Awaitable[dict[str, Any]]]:
 
 def _nobody_draws() -> None:
     """Stand in until there is a screen."""
+
+
+def _nobody_reads(notice: str) -> None:
+    """Stand in until there is a screen."""
+    del notice

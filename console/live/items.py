@@ -11,6 +11,7 @@ from core.model.messages import Block, Message
 
 PartKind = Literal["speech", "plain", "thinking", "call", "result", "note", "failure"]
 FOLDED_LINES: Final = 12
+SPAWN_TOOL: Final = "sessions_spawn"
 SUMMARY_CHARS: Final = 160
 
 
@@ -59,6 +60,11 @@ class Item:
     last: bool
     failed: bool
     weight: int
+
+    @property
+    def is_result(self) -> bool:
+        """Whether it came with a spawn: the result of a sub-agent, or in its own transcript the announce step."""
+        return self.via == SPAWN_TOOL
 
     @property
     def text(self) -> str:

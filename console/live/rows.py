@@ -9,7 +9,7 @@ from core.model.sessions import Session
 from core.rules.policy import PolicyDecision, SendPolicy, decide
 
 Look = Literal["failed", "running", "queued", "idle", "done", "archived"]
-_FAILED: Final[frozenset[RunState]] = frozenset({"error", "timed_out", "interrupted"})
+FAILED: Final[frozenset[RunState]] = frozenset({"error", "timed_out", "interrupted"})
 
 
 class Row(NamedTuple):
@@ -85,13 +85,21 @@ def look_of(session: Session) -> Look:
         return "archived"
     if session.status in {"running", "queued"}:
         return "running" if session.status == "running" else "queued"
-    if session.status in _FAILED:
+    if session.status in FAILED:
         return "failed"
     return "done" if session.spawned_by is not None and session.status is not None else "idle"
 
 
+def runs_of(row: Row) -> int:
+    """Return how many runs of a session are not over."""
+    return row.session.queued + (row.session.status == "running")
+
+
 def state_word(row: Row) -> str:
     """Return the state of a session in a word, beside its glyph."""
-    if row.look != "failed":
-        return row.look
-    return {"error": "failed", "timed_out": "timed out"}.get(row.session.status or "", row.session.status or "")
+    return run_word(row.session.status) if row.look == "failed" and row.session.status is not None else row.look
+
+
+def run_word(state: RunState) -> str:
+    """Return the state of a run as the console says it."""
+    return {"error": "failed", "timed_out": "timed out"}.get(state, state)

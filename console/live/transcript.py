@@ -7,18 +7,34 @@ screen looks, and the least recently seen are dropped beyond 8 MB.
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from console.live.clean import clean, clean_line
 from console.live.items import Item, Part, read_item
 from console.live.markdown_blocks import BlockedText
 from core.model.events import BlockKind, Delta, ToolProgress
+from core.model.exchanges import Exchange
 from core.model.messages import Message, brief
+from core.model.runs import Run, RunKind
 
 PAGE: Final = 100
 CACHE_BYTES: Final = 8_000_000
 NEAR: Final = 64
 """A tool's answer stands at most that many messages below its call."""
+KEPT_STEPS: Final = 5_000
+"""Messages of which it is known which step of which exchange they are."""
+
+
+class Step(NamedTuple):
+    """Which step of which exchange a message began, or ended as its reply.
+
+    Attributes:
+        turn: Of a `reply`: which turn of the loop, from 1.
+    """
+
+    exchange_id: str
+    kind: RunKind
+    turn: int
 
 
 @dataclass(slots=True)
@@ -73,6 +89,7 @@ class Transcript:
         version: Rises with every change that must be drawn.
         changed: Places whose item came or changed since somebody last took them.
         unfolded: Places that are shown in full.
+        steps: What is known of places in exchanges.
     """
 
     def __init__(self, key: str, session_id: str, first: int, last: int) -> None:
@@ -85,6 +102,9 @@ class Transcript:
         self.unfolded: set[int] = set()
         self.changed: set[int] = set()
         self.wanted: set[int] = set()
+        self.steps: dict[int, Step] = {}
+        self._ends: dict[str, int] = {}
+        self._results: dict[str, int] = {}
         self._items: OrderedDict[int, Item] = OrderedDict()
         self._weight = 0
 
@@ -158,6 +178,32 @@ class Transcript:
             self.live = None
             self.version += 1
 
+    def take_run(self, run: Run) -> None:
+        """Remember which messages a run of an exchange is made of."""
+        if run.exchange is None or run.session_id != self.session_id:
+            return
+        step = Step(run.exchange, run.kind, run.turn)
+        for seq in (run.input_seq, run.reply_seq):
+            if seq is not None and self.steps.get(seq) != step:
+                self.steps[seq] = step
+                self.changed.add(seq)
+                end = self._ends.get(run.exchange, 0)
+                self.changed.add(end)  # it may have been the last until now
+                self._ends[run.exchange] = max(end, seq)
+                self.version += 1
+        while len(self.steps) > KEPT_STEPS:
+            del self.steps[next(iter(self.steps))]
+
+    def ends(self, seq: int) -> str | None:
+        """Return the id of the exchange whose last message here stands at a place, None for any other place."""
+        step = self.steps.get(seq)
+        return step.exchange_id if step is not None and self._ends.get(step.exchange_id) == seq else None
+
+    def touch(self, exchange: Exchange) -> None:
+        """Note that something became of an exchange: what tells of it must be drawn again."""
+        self.changed.update((self._ends.get(exchange.exchange_id, 0), self._results.get(exchange.target, 0)))
+        self.version += 1
+
     def take_changed(self) -> Sequence[int]:
         """Return the places that came or changed since the last call."""
         changed = sorted(self.changed)
@@ -197,6 +243,8 @@ class Transcript:
 
     def _keep(self, item: Item) -> None:
         self._items[item.seq] = item
+        if item.is_result and item.source is not None:
+            self._results[item.source] = item.seq
         self._weight += item.weight
         self.changed.add(item.seq)
         # Neighbours depend on it: calls and results on each other, the author's line on who spoke before.

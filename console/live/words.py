@@ -45,6 +45,11 @@ def money(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with what it counts: `1 run`, `3 runs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def size(characters: int) -> str:
     """Return a length of text: `640 chars`, `48 KB`, `5.0 MB`."""
     if characters < 10_000:

@@ -16,6 +16,8 @@ MOVING: tuple[tuple[str, str], ...] = (
     ("j k ↑ ↓", "Move by rows or messages"),
     ("g G", "First and last; in a transcript G follows what is said"),
     ("^d ^u", "Move by a screenful"),
+)
+READING: tuple[tuple[str, str], ...] = (
     ("↵ space", "In a transcript: fold a tool's answer, go to where a message came from"),
 )
 COMPOSING: tuple[tuple[str, str], ...] = (
@@ -31,13 +33,15 @@ class Help(Dialog[None]):
 
     Args:
         entries: Key, what it does, and why it does not work now, empty when it does.
+        writing: There is a transcript and a composer, which have keys of their own.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,q,f1", "leave", "close", show=False)]
 
-    def __init__(self, entries: Iterable[tuple[str, str, str]]) -> None:
+    def __init__(self, entries: Iterable[tuple[str, str, str]], *, writing: bool = True) -> None:
         super().__init__()
-        rows = [*entries, *((key, help_, "") for key, help_ in (*MOVING, *COMPOSING))]
+        more = (*MOVING, *READING, *COMPOSING) if writing else MOVING
+        rows = [*entries, *((key, help_, "") for key, help_ in more)]
         self._keys = _Keys(rows)
 
     def compose(self) -> ComposeResult:

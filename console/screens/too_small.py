@@ -23,6 +23,12 @@ def fits(size: Size) -> bool:
     return size.width >= COLUMNS and size.height >= ROWS
 
 
+def cover(app: "SwitchboardApp", size: Size) -> None:
+    """Say so over everything when there is no room for anything."""
+    if not fits(size) and not any(isinstance(screen, TooSmall) for screen in app.screen_stack):
+        app.push_screen(TooSmall())
+
+
 class TooSmall(ModalScreen[None]):
     """Covers everything, takes every key, and goes by itself once there is room."""
 

@@ -16,7 +16,7 @@ from console.actions import ACTIONS, Pane, State
 from console.live.desk import Desk, Dirty
 from console.live.placement import ORDER_WORDS
 from console.live.rows import Row
-from console.screens.too_small import TooSmall, fits
+from console.screens.too_small import cover
 from console.widgets.details import Details
 from console.widgets.line_list import LineList
 from console.widgets.session_list import SessionList
@@ -58,8 +58,8 @@ class WatchView(Screen[None]):
         self.actions = ACTIONS
         glyph = self._glyph
         self.sessions = SessionList(desk.book, desk.now_ms, glyph)
-        self.spawns = SpawnTree(desk.book, desk.now_ms, glyph)
-        self.main = TranscriptPane(desk.now_ms, desk.name_of, glyph, id="main")
+        self.spawns = SpawnTree(desk.book, desk.exchanges, desk.now_ms, lambda look: self.console.glyphs[look])
+        self.main = TranscriptPane(desk.now_ms, desk.name_of, glyph, desk.exchanges, id="main")
         self.second: TranscriptPane | None = None
         self.top = TopBar()
         self.bottom = BottomBar()
@@ -152,6 +152,7 @@ class WatchView(Screen[None]):
             refusal=self.desk.gateway.refusal,
             reading=self.has_class("-reading"),
             wide=self.has_class("-wide"),
+            helpers_at_work=self.desk.book.at_work_below(subject.session.key)[0] if subject is not None else 0,
         )
 
     @property
@@ -178,8 +179,11 @@ class WatchView(Screen[None]):
         for pane in self.panes:
             if pane.key is not None and (dirty.all or pane.key in dirty.transcripts):
                 self._show_transcript(pane)
-        if dirty.all or (self.main.key in dirty.rows):
+        if dirty.all or dirty.exchanges or self.main.key in dirty.rows:
             self._show_session()
+        if dirty.exchanges:
+            self.spawns.refresh()
+            self.details.refresh()
 
     @property
     def panes(self) -> list[TranscriptPane]:
@@ -190,7 +194,8 @@ class WatchView(Screen[None]):
         """Draw how the fleet is doing; once a second is enough for that."""
         now, rates = self.desk.now_ms(), self.desk.rates
         counts = dict(self.desk.book.counts)
-        self.top.show(self.console.where, counts, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
+        stuck = self.desk.deliveries.stuck
+        self.top.show(self.console.where, counts, stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
 
     def show_edges(self) -> None:
         """Draw titles, and the keys that work here now."""
@@ -320,6 +325,8 @@ class WatchView(Screen[None]):
         self.show_edges()
 
     def _open_selected(self) -> None:
+        if self._open_timer is not None:
+            self._open_timer.stop()  # else it would cut off what begins now
         key = self.sessions.selected
         if key is not None and key != self.main.key:
             self.run_worker(partial(self.open_session, key), group="open", exclusive=True)
@@ -397,5 +404,4 @@ class WatchView(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Say so when there is no room for anything."""
-        if not fits(event.size) and not any(isinstance(screen, TooSmall) for screen in self.console.screen_stack):
-            self.console.push_screen(TooSmall())
+        cover(self.console, event.size)

@@ -10,7 +10,8 @@ from textual.binding import Binding, BindingType
 
 from console.actions import ACTIONS
 from console.live.placement import ORDERS
-from console.live.rows import Row
+from console.live.rows import Row, runs_of
+from console.live.words import counted
 from console.operations import Outcome, SendOrder
 from console.screens.watch import WatchView
 from console.widgets.line_list import LineList
@@ -159,10 +160,14 @@ class WatchScreen(WatchView):
         self._run(self.console.operations.next_policy(row.session))
 
     def do_abort(self) -> None:
-        """Stop a run, after asking."""
+        """Stop the runs of a session and of its sub-agents, after asking."""
         row = self._subject_row()
-        queued = f" and drops {row.session.queued} queued" if row.session.queued else ""
-        text = f"{row.name} is at work. Aborting stops its run{queued}; what it said so far is kept."
+        helpers, below = self.desk.book.at_work_below(row.session.key)
+        own = {0: "", 1: "its run"}.get(runs_of(row), f"its {runs_of(row)} runs")
+        theirs = f"{counted(below, 'run')} of {counted(helpers, 'sub-agent')}" if helpers else ""
+        busy = "is at work" if own else "has sub-agents at work"
+        stopped = " and ".join(filter(None, (own, theirs)))
+        text = f"{row.name} {busy}. Aborting stops {stopped}; what was said so far is kept."
         self._ask("abort?", text, "abort", lambda: self.console.operations.abort(row.session))
 
     def do_archive(self) -> None:
@@ -232,6 +237,20 @@ class WatchScreen(WatchView):
                 self.run_worker(partial(self._go_to_message, *found), group="open", exclusive=True)
 
         self.console.push_screen(SearchDialog(self.desk), go)
+
+    def do_deliveries(self) -> None:
+        """Show what was announced."""
+        from console.screens.deliveries import DeliveriesScreen
+
+        self.console.push_screen(DeliveriesScreen(self.desk), self._go_from_page)
+
+    def do_rules(self) -> None:
+        """Show which rules decide about the session."""
+        from console.screens.policy import PolicyScreen
+
+        subject = self.subject
+        key = subject.session.key if subject is not None else self.desk.gateway.rules.main_key
+        self.console.push_screen(PolicyScreen(self.desk, key), self._go_from_page)
 
     def do_configuration(self) -> None:
         """Read the configuration again."""
@@ -355,7 +374,8 @@ class WatchScreen(WatchView):
         row = self.desk.book.rows.get(self.main.key or "")
         transcript = self.desk.transcripts.get(self.main.key or "")
         if row is not None and transcript is not None:
-            self.second = TranscriptPane(self.desk.now_ms, self.desk.name_of, self._glyph, id="second")
+            desk = self.desk
+            self.second = TranscriptPane(desk.now_ms, desk.name_of, self._glyph, desk.exchanges, id="second")
             self.second.view.coloured = self.main.view.coloured
             await self.query_one("#body").mount(self.second)
             self.add_class("-tiled")
@@ -434,6 +454,11 @@ class WatchScreen(WatchView):
                 self.go_to(go)
 
         self.run_worker(run(), group="deeds")
+
+    def _go_from_page(self, key: str | None) -> None:
+        """Go where another screen points to."""
+        if key is not None and self.go_to(key):
+            self.sessions.focus()
 
     def _subject_row(self) -> Row:
         row = self.subject

@@ -1,13 +1,19 @@
 """The third column of a wide screen: what decides about the selected session, and what it did lately."""
 
+from typing import Final
+
 from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
 from console.live.desk import Desk
+from console.live.exchange_words import announce_state, state_words, turn_words
 from console.live.rows import Row
 from console.live.words import age, money, seconds_span, tokens
 from console.widgets.ink import fit, inks_of, line
+
+NEWEST: Final = 5
+"""How many exchanges are shown."""
 
 
 class Details(Widget):
@@ -33,7 +39,7 @@ class Details(Widget):
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
         label, text, ink = lines[y]
-        heading = not label
+        heading = not label and ink == "text"
         parts = [
             (" " + fit(label, 0 if heading else 14), inks.style("muted")),
             (fit(text, width - (2 if heading else 16)), inks.style(ink, bold=heading) if text else Style()),
@@ -43,7 +49,7 @@ class Details(Widget):
     def _lines(self, row: Row) -> list[tuple[str, str, str]]:
         """Return label, text and ink of each line; a line without a label is a heading."""
         session, now = row.session, self._desk.now_ms()
-        lines = [("", "POLICY", "text")]
+        lines = [*self._exchanges(session.key), ("", "POLICY", "text")]
         allowed = row.policy.allowed
         lines.append(("messages", f"{row.policy.effective} by {row.policy.reason}", "text" if allowed else "warning"))
         lines.append(("override", session.send_policy or "inherit", "text"))
@@ -64,3 +70,18 @@ class Details(Widget):
             cost = f", {money(session.cost_usd)}" if session.cost_usd is not None else ""
             lines.append(("spent", f"{tokens(session.spent_tokens)} tokens{cost}", "text"))
         return lines
+
+    def _exchanges(self, key: str) -> list[tuple[str, str, str]]:
+        """Return the newest exchanges of a session: the other side, turns, how it stands or ended, its announce."""
+        newest = self._desk.exchanges.of(key)[:NEWEST]
+        lines = [("", "EXCHANGES", "text")] if newest else []
+        for exchange in newest:
+            sent = exchange.requester == key
+            other = f"{'→' if sent else '←'} {self._desk.name_of(exchange.target if sent else exchange.requester)}"
+            announce = self._desk.exchanges.announce(exchange.exchange_id)
+            told = f"announce {announce_state(exchange, announce)}"
+            lines.append((other, f"{turn_words(exchange):<5}{state_words(exchange):<13}{told}", "text"))
+            reason = (announce.reason if announce is not None else None) or exchange.reason
+            if reason:
+                lines.append(("", f"{'':5}{reason}", "muted"))
+        return [*lines, ("", "", "text")] if lines else []

@@ -11,6 +11,7 @@ from textual.widget import Widget
 
 from console.live.rows import Look
 from console.themes import Inks
+from core.model.exchanges import DeliveryState
 
 if TYPE_CHECKING:
     from console.app import SwitchboardApp
@@ -38,6 +39,30 @@ GLYPH_INKS: Final[dict[Look, str]] = {
     "idle": "muted",
     "done": "good",
     "archived": "muted",
+}
+ANNOUNCE_SIGNS: Final[dict[DeliveryState, str]] = {
+    "pending": "◌",
+    "sending": "●",
+    "sent": "✓",
+    "skipped": "⊘",
+    "failed": "×",
+    "unknown": "?",
+}
+ASCII_SIGNS: Final[dict[DeliveryState, str]] = {
+    "pending": "o",
+    "sending": "*",
+    "sent": "+",
+    "skipped": "-",
+    "failed": "x",
+    "unknown": "?",
+}
+DELIVERY_INKS: Final[dict[DeliveryState, str]] = {
+    "pending": "muted",
+    "sending": "accent",
+    "sent": "good",
+    "skipped": "muted",
+    "failed": "error",
+    "unknown": "warning",
 }
 PLAIN: Final = Style()
 

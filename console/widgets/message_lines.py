@@ -11,17 +11,27 @@ from rich.segment import Segment
 from rich.style import Style
 
 from console.live.clean import clean_line
+from console.live.exchange_words import (
+    address_words,
+    announce_sentence,
+    end_sentence,
+    place_words,
+    short_id,
+)
+from console.live.exchanges import Exchanges
 from console.live.items import FOLDED_LINES, Item, Part
 from console.live.markdown_blocks import split_blocks
-from console.live.transcript import LiveReply, Transcript
+from console.live.transcript import LiveReply, Step, Transcript
 from console.live.words import seconds_span, size
 from console.themes import Inks
-from console.widgets.ink import PLAIN, fit
+from console.widgets.ink import ANNOUNCE_SIGNS, PLAIN, fit
 from console.widgets.markdown_lines import Line, MarkdownLines
+from core.model.exchanges import Exchange
 
 INDENT: Final = 2
 KEPT_BLOCKS: Final = 2_000
 _SPOKEN_BY_AGENT: Final = frozenset({"assistant", "toolResult"})
+_SKIPS: Final = {"REPLY_SKIP": "ends the exchange", "ANNOUNCE_SKIP": "announces nothing"}
 _VIA_WORDS: Final = {"sessions_send": "message from another session", "sessions_spawn": "result of a sub-agent"}
 
 
@@ -53,10 +63,17 @@ class MessageLines:
     Args:
         agent_name: Name of the session's own agent.
         name_of: Turns the key of another session into its name.
+        exchanges: What is known of the exchanges that messages belong to.
     """
 
     def __init__(
-        self, inks: Inks, markdown: MarkdownLines, width: int, agent_name: str, name_of: Callable[[str], str]
+        self,
+        inks: Inks,
+        markdown: MarkdownLines,
+        width: int,
+        agent_name: str,
+        name_of: Callable[[str], str],
+        exchanges: Exchanges,
     ) -> None:
         self.width = width
         self.thinking = False
@@ -64,16 +81,28 @@ class MessageLines:
         self._markdown = markdown
         self._agent_name = agent_name
         self._name_of = name_of
+        self._exchanges = exchanges
         self._blocks: OrderedDict[tuple[str, bool, bool], Chunk] = OrderedDict()
 
     def chunks(self, transcript: Transcript, item: Item, now_ms: int) -> list[Chunk]:
-        """Return a row as chunks."""
+        """Return a row as chunks: the message, and below the last one of an exchange what came of that."""
+        step = transcript.steps.get(item.seq)
+        if is_announce_step(transcript, item):
+            chunks = self._announce_step(transcript, item)
+        elif step is not None and item.role == "assistant" and item.text.strip() in _SKIPS:
+            chunks = [self._skip(item)]
+        else:
+            chunks = self._message(transcript, item, step, now_ms)
+        exchange = self._ending(transcript, item)
+        return [*chunks, *self._outcome(transcript, item, exchange)] if exchange is not None else chunks
+
+    def _message(self, transcript: Transcript, item: Item, step: Step | None, now_ms: int) -> list[Chunk]:
         before = transcript.peek(item.seq - 1) if item.seq > transcript.first else None
         chunks: list[Chunk] = []
         goes_on = item.role in _SPOKEN_BY_AGENT and _agent_goes_on(before)
         if item.role != "system" and not goes_on:
             space: list[Line] = [[]] if item.seq > transcript.first else []
-            chunks.append(_done([*space, self._header(item, now_ms)]))
+            chunks.append(_done([*space, self._header(item, step, now_ms)]))
         elif goes_on and item.parts and item.parts[0].kind == "speech":
             chunks.append(_done([[]]))
         for part in item.parts:
@@ -110,10 +139,15 @@ class MessageLines:
         """Return the lines of a row that is not in memory yet."""
         return [self._indented([Segment("…", self._inks.style("muted"))]), *([[]] * max(0, height - 1))]
 
-    def _header(self, item: Item, now_ms: int) -> Line:
-        if item.source is not None:
-            who = f"{self._name_of(item.source)} → {self._agent_name}"
-            return self._author_line(who, _VIA_WORDS.get(item.via, item.via), item.timestamp, now_ms)
+    def _header(self, item: Item, step: Step | None, now_ms: int) -> Line:
+        exchange = self._exchanges.get(step.exchange_id) if step is not None else None
+        source = item.source
+        if step is not None and step.kind == "subagent" and exchange is not None:
+            source = exchange.requester
+        if source is not None and item.role == "user":
+            who = f"{self._name_of(source)} → {self._agent_name}"
+            about = place_words(step, exchange) if step is not None else _VIA_WORDS.get(item.via, item.via)
+            return self._author_line(who, about, item.timestamp, now_ms)
         if item.role == "user":
             return self._author_line("user", "", item.timestamp, now_ms)
         return self._author_line(self._agent_name, item.model, item.timestamp, now_ms)
@@ -128,6 +162,49 @@ class MessageLines:
             Segment(fit(who, room), inks.style("text", bold=True)),
             Segment("  " + about, inks.style("muted")),
         ]
+
+    def _announce_step(self, transcript: Transcript, item: Item) -> list[Chunk]:
+        """Draw the message that asks a session what to announce: one line, with all of it on demand."""
+        open_ = item.seq in transcript.unfolded
+        exchange_id = transcript.steps[item.seq].exchange_id
+        announce = self._exchanges.announce(exchange_id)
+        asked = f"{self._agent_name} is asked what to say"
+        if announce is not None:
+            asked += f" on {address_words(announce)}"
+        state = f"exchange {short_id(exchange_id)}"
+        chunks = [_done([[], self._tool_line("▾" if open_ else "▸", "muted", "announce step", asked, state)])]
+        if open_:
+            chunks += [self._speech(block.raw, plain=True) for block in split_blocks(item.text)]
+        return chunks
+
+    def _skip(self, item: Item) -> Chunk:
+        """Draw a reply by which an agent ends something instead of saying something."""
+        said = item.text.strip()
+        when = local_time(item.timestamp, item.timestamp)
+        return self._words(f"{when}  {self._agent_name} {_SKIPS[said]} ({said})", "muted")
+
+    def _ending(self, transcript: Transcript, item: Item) -> Exchange | None:
+        """Return the exchange that has its last message here."""
+        if item.is_result and item.source is not None:
+            exchange = self._exchanges.spawn_of(item.source)
+            if exchange is not None and exchange.requester == transcript.key:
+                return exchange
+        exchange_id = transcript.ends(item.seq)
+        return self._exchanges.get(exchange_id) if exchange_id is not None else None
+
+    def _outcome(self, transcript: Transcript, item: Item, exchange: Exchange) -> list[Chunk]:
+        """Draw what came of an exchange."""
+        announce = self._exchanges.announce(exchange.exchange_id)
+        if announce is not None:
+            ink = {"failed": "error", "unknown": "warning"}.get(announce.state, "muted")
+            sign = ANNOUNCE_SIGNS[announce.state]
+            return [_done([[]]), self._words(f"{sign} {announce_sentence(announce)}", ink)]
+        if exchange.state == "announcing" and not is_announce_step(transcript, item):
+            return [_done([[]]), self._words(f"◌ announce: {self._name_of(exchange.target)} writes it", "muted")]
+        if exchange.state == "ended" and exchange.outcome != "done":
+            other = exchange.requester if transcript.key == exchange.target else exchange.target
+            return [_done([[]]), self._words(end_sentence(exchange, self._name_of(other)), "muted")]
+        return []
 
     def _part(self, transcript: Transcript, item: Item, part: Part) -> Iterator[Chunk]:
         match part.kind:
@@ -229,6 +306,12 @@ class MessageLines:
 
     def _indented(self, line: Sequence[Segment], by: int = INDENT) -> Line:
         return [Segment(" " * by), *line]
+
+
+def is_announce_step(transcript: Transcript, item: Item) -> bool:
+    """Whether a message asks the session what to announce."""
+    step = transcript.steps.get(item.seq)
+    return step is not None and step.kind == "announce" and item.role == "user"
 
 
 def local_time(at_ms: int, now_ms: int) -> str:

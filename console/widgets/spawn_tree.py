@@ -1,17 +1,21 @@
-"""The sub-agents of one session, at every depth, with state, runtime, tokens and cost."""
+"""The sub-agents of one session, at every depth: state, runtime, tokens, cost, and what became of the announce."""
 
 from collections.abc import Callable
+from typing import Final
 
 from rich.style import Style
 
 from console.live.book import Book
-from console.live.rows import Row, state_word
+from console.live.exchange_words import tree_words
+from console.live.exchanges import Exchanges, Task
+from console.live.rows import FAILED, Look, Row, run_word, runs_of, state_word
 from console.live.words import clock_span, money, tokens
 from console.widgets.ink import GLYPH_INKS, fit, inks_of
 from console.widgets.line_list import LineList
 
-WIDE = 60
-"""From that many cells on a sub-agent shows its cost and its state; below, one of them."""
+WIDE: Final = 56
+"""From that many cells on a sub-agent shows all of its columns; below, its state is the glyph, and what it costs gives
+way to what became of its announce."""
 
 
 class SpawnTree(LineList):
@@ -19,17 +23,20 @@ class SpawnTree(LineList):
 
     Args:
         now_ms: The time that running ones are counted from.
-        glyph: The sign of a row's state.
+        glyph: The sign of a state.
     """
 
     KEEPS_CURSOR = False
     HELP = "The sub-agents of the session. Enter opens one; a stops it."
 
-    def __init__(self, book: Book, now_ms: Callable[[], int], glyph: Callable[[Row], str]) -> None:
+    def __init__(
+        self, book: Book, exchanges: Exchanges, now_ms: Callable[[], int], glyph: Callable[[Look], str]
+    ) -> None:
         super().__init__(id="spawns")
         self._book = book
+        self._exchanges = exchanges
         self._now_ms = now_ms
-        self._glyph = glyph
+        self._glyphs = glyph
         self._rows: list[tuple[int, str]] = []
         self._drawn: list[Row] = []
         self.root: str | None = None
@@ -42,8 +49,9 @@ class SpawnTree(LineList):
     def show(self, root: str | None) -> None:
         """Show the sub-agents of a session."""
         self.root = root
-        rows = self._below(root, 0) if root is not None else []
-        drawn = [self._book.rows[key] for _, key in rows]
+        below = self._book.below(root) if root is not None else []
+        rows = [(depth, row.session.key) for depth, row in below]
+        drawn = [row for _, row in below]
         if rows != self._rows:
             self._rows = rows
             self.set_heights([1] * len(rows))
@@ -63,32 +71,45 @@ class SpawnTree(LineList):
         row = self._book.rows.get(key)
         if row is None:
             return []
-        inks = inks_of(self)
-        spent = fit(tokens(row.session.spent_tokens) if row.session.spent_tokens else "", 6, right=True)
-        cost = money(row.session.cost_usd) if row.session.cost_usd is not None else ""
-        word = state_word(row)
-        last = f"{fit(cost, 8, right=True)}  {fit(word, 11)}" if width >= WIDE else fit("  " + (cost or word), 12)
-        columns = fit(self._runtime(row), 6, right=True) + spent + last
+        inks, done = inks_of(self), self._ended(row)
+        look = row.look
+        if done is not None:
+            look = "failed" if done.state in FAILED else "done"
+        columns = self._columns(row, done, wide=width >= WIDE)
         room = width - 2 * depth - 2 - len(columns)
         return [
             [
                 ("  " * depth, inks.style("muted")),
-                (self._glyph(row) + " ", inks.style(GLYPH_INKS[row.look])),
-                (fit(row.name, room), inks.style("text")),
+                (self._glyphs(look) + " ", inks.style(GLYPH_INKS[look])),
+                (fit(row.name, room), inks.style("muted" if row.look == "archived" else "text")),
                 (columns, inks.style("muted")),
             ]
         ]
 
-    def _runtime(self, row: Row) -> str:
+    def _ended(self, row: Row) -> Task | None:
+        """Return the task of a sub-agent that is over and has not been followed by other work than the announce."""
+        task, exchange = self._exchanges.task_of(row.session.key), self._exchanges.spawn_of(row.session.key)
+        if task is None or task.runtime_ms is None or exchange is None:
+            return None
+        return None if runs_of(row) and exchange.state == "ended" else task
+
+    def _columns(self, row: Row, done: Task | None, *, wide: bool) -> str:
+        """Return what stands behind the name; the last cell is the scrollbar's."""
+        exchange = self._exchanges.spawn_of(row.session.key)
+        announce = tree_words(exchange, self._exchanges.announce(exchange.exchange_id)) if exchange is not None else ""
+        word = run_word(done.state) if done is not None else state_word(row)
+        cost = money(row.session.cost_usd) if row.session.cost_usd is not None else ""
+        spent = fit(tokens(row.session.spent_tokens) if row.session.spent_tokens else "", 6, right=True)
+        spent = fit(self._runtime(row, done), 6, right=True) + spent
+        if wide:
+            return f" {fit(word, 9)}{spent}{fit(cost, 7, right=True)}  {fit(announce, 12)}"
+        last = (announce or word) if done is not None or not runs_of(row) else (cost or word)
+        return f"{spent}  {fit(last, 12)}"
+
+    def _runtime(self, row: Row, done: Task | None) -> str:
         session = row.session
+        if done is not None and done.runtime_ms is not None:
+            return clock_span(done.runtime_ms)
         if row.look == "running" and session.started_at is not None:
             return clock_span(self._now_ms() - session.started_at)
         return clock_span(session.runtime_ms) if session.runtime_ms is not None else ""
-
-    def _below(self, key: str, depth: int, above: tuple[str, ...] = ()) -> list[tuple[int, str]]:
-        rows: list[tuple[int, str]] = []
-        for row in self._book.children(key):
-            if row.session.key not in above:  # a gateway could tell of sessions that spawned each other
-                rows.append((depth, row.session.key))
-                rows += self._below(row.session.key, depth + 1, (*above, key))
-        return rows

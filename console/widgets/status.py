@@ -34,17 +34,21 @@ class TopBar(Widget):
         super().__init__(id="top")
         self._where = "local"
         self._counts: dict[Look, int] = {}
+        self._stuck: int = 0
         self._rate: tuple[int, float] = (0, 0.0)
 
-    def show(self, where: str, counts: dict[Look, int], tokens_a_minute: int, dollars_an_hour: float) -> None:
+    def show(
+        self, where: str, counts: dict[Look, int], stuck: int, tokens_a_minute: int, dollars_an_hour: float
+    ) -> None:
         """Show these facts.
 
         Args:
             where: The gateway, and whether this is a demo.
+            stuck: Deliveries that wait for the operator.
         """
-        shown = (where, counts, (tokens_a_minute, dollars_an_hour))
-        if shown != (self._where, self._counts, self._rate):
-            self._where, self._counts, self._rate = shown
+        shown = (where, counts, stuck, (tokens_a_minute, dollars_an_hour))
+        if shown != (self._where, self._counts, self._stuck, self._rate):
+            self._where, self._counts, self._stuck, self._rate = shown
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
@@ -53,6 +57,10 @@ class TopBar(Widget):
         narrow = width < 100
         left: _Parts = [(" switchboard  ", inks.style("text", bold=True)), (self._where, inks.style("accent"))]
         right: _Parts = []
+        if self._stuck:
+            right.append(
+                (f"! {self._stuck} {'stuck' if narrow else 'undelivered'}  ", inks.style("warning", bold=True))
+            )
         for look, words, short, ink in _COUNTED:
             count = self._counts.get(look, 0)
             label = short if narrow else words

@@ -10,6 +10,8 @@ from textual.containers import Vertical
 from textual.strip import Strip
 from textual.widget import Widget
 
+from console.live.exchange_words import next_words
+from console.live.exchanges import Exchanges
 from console.live.rows import Row, state_word
 from console.live.transcript import Transcript
 from console.live.words import money, tokens
@@ -39,13 +41,16 @@ class TranscriptPane(Vertical):
         now_ms: Callable[[], int],
         name_of: Callable[[str], str],
         glyph: Callable[[Row], str],
+        exchanges: Exchanges,
         *,
         id: str | None = None,  # noqa: A002 - Textual's name for it
     ) -> None:
         super().__init__(id=id)
         self.key: str | None = None
         self.header = _Header(glyph)
-        self.view = TranscriptView(now_ms, name_of)
+        self.view = TranscriptView(now_ms, name_of, exchanges)
+        self._name_of = name_of
+        self._exchanges = exchanges
         self.composer: Composer | None = None
 
     def compose(self) -> ComposeResult:
@@ -68,7 +73,8 @@ class TranscriptPane(Vertical):
 
     def show_row(self, row: Row | None) -> None:
         """Show what is known of the session now."""
-        self.header.show(row)
+        live = self._exchanges.of(row.session.key) if row is not None else []
+        self.header.show(row, next_words(live, row.session.key, self._name_of) if row is not None else "")
         self.view.working_since = row.session.started_at if row is not None and row.look == "running" else None
         if row is not None and self.composer is not None:
             below = self.view.below
@@ -78,28 +84,35 @@ class TranscriptPane(Vertical):
 
 
 class _Header(Widget):
-    """Two lines: name, key and state; model, context, cost and policy."""
+    """Two lines: name, key and state; model, context, cost and policy. A third while an exchange is under way."""
 
-    DEFAULT_CSS = "_Header { height: 3; border-bottom: solid $ink-rule; }"
+    DEFAULT_CSS = """
+    _Header { height: 3; border-bottom: solid $ink-rule; }
+    _Header.-exchange { height: 4; }
+    """
 
     def __init__(self, glyph: Callable[[Row], str]) -> None:
         super().__init__()
         self._glyph = glyph
         self._row: Row | None = None
+        self._exchange = ""
 
-    def show(self, row: Row | None) -> None:
-        """Show a session."""
-        if row is not self._row:
-            self._row = row
+    def show(self, row: Row | None, exchange: str) -> None:
+        """Show a session, and who is next in its exchange, if there is one under way."""
+        if row is not self._row or exchange != self._exchange:
+            self._row, self._exchange = row, exchange
+            self.set_class(bool(exchange), "-exchange")
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Draw a line."""
         width = self.size.width
+        inks = inks_of(self)
+        if y == 2 and self._exchange and self.size.height > 2:
+            return line([(" " + fit(self._exchange, width - 2), inks.style("accent"))], width, self.rich_style)
         if y >= 2:
             return super().render_line(y)
         row = self._row
-        inks = inks_of(self)
         if row is None:
             return line([(" " + NOTHING[y], inks.style("muted"))], width, self.rich_style)
         return line(self._first(row, width) if y == 0 else self._second(row, width), width, self.rich_style)

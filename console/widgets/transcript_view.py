@@ -13,13 +13,14 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from console.live.exchanges import Exchanges
 from console.live.heights import Heights
 from console.live.items import Item
 from console.live.transcript import Transcript
 from console.widgets.ink import inks_of
 from console.widgets.lines import Lines
 from console.widgets.markdown_lines import MarkdownLines
-from console.widgets.message_lines import Chunk, MessageLines
+from console.widgets.message_lines import Chunk, MessageLines, is_announce_step
 
 GUESS: Final = 4
 """Lines of a row that nobody has seen."""
@@ -64,7 +65,7 @@ class TranscriptView(Lines, can_focus=True):
     class Moved(Message):
         """The view or its cursor moved, or what is below the end changed."""
 
-    def __init__(self, now_ms: Callable[[], int], name_of: Callable[[str], str]) -> None:
+    def __init__(self, now_ms: Callable[[], int], name_of: Callable[[str], str], exchanges: Exchanges) -> None:
         super().__init__()
         self.transcript: Transcript | None = None
         self.follow = True
@@ -74,6 +75,7 @@ class TranscriptView(Lines, can_focus=True):
         self.coloured = False
         self._now_ms = now_ms
         self._name_of = name_of
+        self._exchanges = exchanges
         self._agent_name = ""
         self._heights = Heights()
         self._rows: OrderedDict[int, list[Chunk]] = OrderedDict()
@@ -197,18 +199,18 @@ class TranscriptView(Lines, can_focus=True):
         self.post_message(self.Moved())
 
     def action_choose(self) -> None:
-        """Fold or unfold a tool's answer, or go to the session a message came from."""
+        """Fold or unfold a tool's answer or an announce step, or go to the session a message came from."""
         transcript = self.transcript
         if transcript is None or self.cursor is None:
             return
         item = transcript.peek(self.cursor)
         if item is None:
             return
-        if item.source is not None:
-            self.post_message(self.Source(item.source))
-        elif item.role == "toolResult":
+        if item.role == "toolResult" or is_announce_step(transcript, item):
             transcript.toggle(item.seq)
             self.update()
+        elif item.source is not None:
+            self.post_message(self.Source(item.source))
 
     # Drawing
 
@@ -245,6 +247,7 @@ class TranscriptView(Lines, can_focus=True):
             self.redraw()
         else:
             self._settle()
+            self.refresh()  # it was drawn with the guesses before this was called
 
     def on_focus(self) -> None:
         """Show the cursor."""
@@ -369,7 +372,9 @@ class TranscriptView(Lines, can_focus=True):
             inks = inks_of(self)
             if self._markdown is None:
                 self._markdown = MarkdownLines(inks, coloured=self.coloured)
-            self._lines = MessageLines(inks, self._markdown, self.size.width - 2, self._agent_name, self._name_of)
+            self._lines = MessageLines(
+                inks, self._markdown, self.size.width - 2, self._agent_name, self._name_of, self._exchanges
+            )
             self._lines.thinking = self.thinking
         return self._lines
 

@@ -27,6 +27,7 @@ NAME: Final = "builtin"
 PACE_SECONDS: Final = 0.03
 SLOW_SECONDS: Final = 20.0
 MAX_SLOW_SECONDS: Final = 3600.0
+THANKS: Final = "Thanks, that is what I needed."
 
 HELP: Final = """\
 I am the builtin agent: offline, no key, the same words always get the same answer. I understand:
@@ -98,9 +99,8 @@ class BuiltinBackend:
 
     async def run(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
         """Answer the last message of the transcript."""
-        asked = turn.transcript[-1].text if turn.transcript else ""
         said, thought = "", ""
-        for number, step in enumerate(self._plan(asked)):
+        for number, step in enumerate(self._steps(turn)):
             if isinstance(step, _Use):
                 async for event in _use(turn, step, f"call_{turn.run_id[:8]}_{number}", thought):
                     yield event
@@ -130,6 +130,16 @@ class BuiltinBackend:
             if pause:
                 await turn.clock.sleep(pause)
             yield ThinkingDelta(word) if thinking else TextDelta(word)
+
+    def _steps(self, turn: Turn) -> _Plan:
+        """Return what to do in this run."""
+        asked = turn.transcript[-1].text if turn.transcript else ""
+        if turn.kind == "reply":  # one turn of thanks, so that a loop can be watched, and then its end
+            return [_Say("REPLY_SKIP" if asked == THANKS else THANKS, self._pace)]
+        if turn.kind == "announce":
+            own = [message.text for message in turn.transcript if message.role == "assistant"]
+            return [_Say(next((text for text in reversed(own) if text != "REPLY_SKIP"), "ANNOUNCE_SKIP"), self._pace)]
+        return self._plan(asked)
 
     def _plan(self, asked: str) -> _Plan:
         """Return what to do about a message; the first sentence that fits decides."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from core.config.settings import ModelSettings
 from core.model.clock import Clock
 from core.model.messages import Block, Message, Usage
+from core.model.runs import RunKind
 from core.model.tools import Tool
 
 
@@ -36,6 +37,7 @@ class Turn:
         transcript: Messages up to and including the input, oldest first, as far as they fit.
         model: The model to use, None for the builtin agent.
         thinking: Thinking level, None to leave it to the model.
+        kind: What the run is for: a turn, a turn of a reply-back loop, an announce step.
     """
 
     run_id: str
@@ -47,6 +49,7 @@ class Turn:
     clock: Clock
     model: ModelSettings | None = None
     thinking: str | None = None
+    kind: RunKind = "turn"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from core.config.schema import AgentEntry, ConfigFile, SandboxSection, SecretRef, is_address
+from core.config.schema import AgentEntry, ConfigFile, SandboxSection, SecretRef, ToolLists, is_address
 from core.config.settings import AgentSettings, ConsoleSettings, ModelApi, ModelSettings, Price, Secret, Settings
 from core.model.errors import Invalid
 from core.model.keys import quoted
 from core.model.runs import BUILTIN_MODEL
-from core.rules.limits import ToolFilter
+from core.rules.limits import SpawnLimits, ToolFilter
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules
@@ -74,6 +74,9 @@ def build(file: ConfigFile, environment: Mapping[str, str], *, notices: list[str
         max_concurrent=file.agents.defaults.max_concurrent,
         subagent_max_concurrent=file.agents.defaults.subagents.max_concurrent,
         subagent_timeout_ms=file.agents.defaults.subagents.run_timeout_seconds * 1000,
+        archive_after_ms=file.agents.defaults.subagents.archive_after_minutes * 60_000,
+        max_ping_pong_turns=file.session.agent_to_agent.max_ping_pong_turns,
+        max_hops=file.session.agent_to_agent.max_hops,
         console=ConsoleSettings(file.console.theme, file.console.keymap, file.console.bell),
         notices=tuple(notices),
         origins=tuple(origins),
@@ -104,12 +107,14 @@ def _check_model(ref: str, found: _Listed, models: Mapping[str, ModelSettings]) 
 
 
 def _agent(agent_id: str, entry: AgentEntry, file: ConfigFile, default_model: str | None) -> AgentSettings:
+    folder = entry.workspace or file.agents.defaults.workspace
     return AgentSettings(
         agent_id,
         model=entry.model.primary or default_model or BUILTIN_MODEL,
         name=entry.name,
         thinking=entry.thinking_default or file.agents.defaults.thinking_default,
         system_prompt=entry.system_prompt,
+        workspace=Path(folder).expanduser() if folder else None,
     )
 
 
@@ -133,14 +138,19 @@ def _rules(file: ConfigFile, entries: dict[str, _Listed]) -> RuleSet:
             AgentToAgent(peers.enabled, None if peers.allow is None else tuple(name.lower() for name in peers.allow)),
             sandbox or "spawned",
         ),
-        subagent_tools=ToolFilter(None if tools.allow is None else tuple(tools.allow), tuple(tools.deny)),
+        subagent_tools=_filter(tools),
+        spawning=SpawnLimits(defaults.subagents.max_spawn_depth, defaults.subagents.max_children_per_agent),
     )
 
 
 def _agent_rules(agent_id: str, entry: AgentEntry, defaults: SandboxSection) -> AgentRules:
     mode = entry.sandbox.mode or defaults.mode or "off"
     allow = tuple(pattern.lower() for pattern in entry.subagents.allow_agents)
-    return AgentRules(agent_id, entry.name, sandboxed=mode != "off", allow_agents=allow)
+    return AgentRules(agent_id, entry.name, sandboxed=mode != "off", allow_agents=allow, tools=_filter(entry.tools))
+
+
+def _filter(lists: ToolLists) -> ToolFilter:
+    return ToolFilter(None if lists.allow is None else tuple(lists.allow), tuple(lists.deny))
 
 
 def _send_policy(file: ConfigFile) -> SendPolicy:

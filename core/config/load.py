@@ -110,6 +110,8 @@ def _expected(problem: ErrorDetails) -> str:
         expected = str(context.get("expected", "")).replace("'", '"')
         nearest = difflib.get_close_matches(str(problem["input"]), re.findall(r'"([^"]+)"', expected), 1, 0.6)
         return f"expected {expected}" + (f"; did you mean {quoted(nearest[0])}?" if nearest else "")
+    if problem["loc"] and problem["loc"][-1] == "workspace" and problem["type"] == "string_pattern_mismatch":
+        return "expected a folder that begins with / or ~/"
     if problem["type"] == "string_pattern_mismatch":
         return "expected letters, digits, - and _, at most 64 of them"
     if problem["loc"] and problem["loc"][-1] == "baseUrl":

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 NotNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Folder = Annotated[str, Field(pattern=r"^(/|~(/|$))")]
 AgentId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
@@ -80,11 +81,19 @@ class SendPolicySection(Section):
     default: Literal["allow", "deny"] = "allow"
 
 
+class SessionAgentToAgent(Section):
+    """`session.agentToAgent`."""
+
+    max_ping_pong_turns: Annotated[int, Field(ge=0, le=5)] = 5
+    max_hops: Positive = 16
+
+
 class SessionSection(Section):
     """`session`."""
 
     scope: Literal["per-sender", "global"] = "per-sender"
     send_policy: SendPolicySection = Field(default_factory=SendPolicySection)
+    agent_to_agent: SessionAgentToAgent = Field(default_factory=SessionAgentToAgent)
 
 
 class ModelChoice(Section):
@@ -98,6 +107,9 @@ class SubagentDefaults(Section):
 
     max_concurrent: Positive = 8
     run_timeout_seconds: NotNegative = 0
+    archive_after_minutes: NotNegative = 60
+    max_spawn_depth: Annotated[int, Field(ge=1, le=5)] = 1
+    max_children_per_agent: Positive = 5
 
 
 class SandboxSection(Section):
@@ -115,12 +127,20 @@ class AgentDefaults(Section):
     max_concurrent: Positive = 4
     subagents: SubagentDefaults = Field(default_factory=SubagentDefaults)
     sandbox: SandboxSection = Field(default_factory=SandboxSection)
+    workspace: Folder | None = None
 
 
 class AgentSubagents(Section):
     """`agents.list[].subagents`."""
 
     allow_agents: list[str] = []
+
+
+class ToolLists(Section):
+    """An allow and a deny list."""
+
+    allow: list[str] | None = None
+    deny: list[str] = []
 
 
 class AgentEntry(Section):
@@ -134,6 +154,8 @@ class AgentEntry(Section):
     system_prompt: str | None = None
     sandbox: SandboxSection = Field(default_factory=SandboxSection)
     subagents: AgentSubagents = Field(default_factory=AgentSubagents)
+    tools: ToolLists = Field(default_factory=ToolLists)
+    workspace: Folder | None = None
 
 
 class AgentsSection(Section):
@@ -142,13 +164,6 @@ class AgentsSection(Section):
     defaults: AgentDefaults = Field(default_factory=AgentDefaults)
     listed: list[AgentEntry] = Field(default=[], alias="list")
     entries: dict[AgentId, AgentEntry] = {}
-
-
-class ToolLists(Section):
-    """An allow and a deny list."""
-
-    allow: list[str] | None = None
-    deny: list[str] = []
 
 
 class SubagentTools(Section):

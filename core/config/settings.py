@@ -112,6 +112,7 @@ class AgentSettings:
     Attributes:
         model: Ref of its model, or `builtin`.
         thinking: Thinking level, None to leave it to the model.
+        workspace: Its folder for files (W8), None for one inside the state directory.
     """
 
     agent_id: str
@@ -119,6 +120,7 @@ class AgentSettings:
     name: str | None = None
     thinking: str | None = None
     system_prompt: str | None = None
+    workspace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,9 @@ class Settings:
         max_concurrent: Runs of ordinary sessions at once.
         subagent_max_concurrent: Runs of sub-agents at once, in a pool of their own.
         subagent_timeout_ms: Default for the run of a sub-agent, 0 for none.
+        archive_after_ms: A sub-agent goes to the archive that long after its run has ended, 0 for never (W7).
+        max_ping_pong_turns: Turns of the reply-back loop after a send, 0 to 5 (S9).
+        max_hops: Sends that one message of a person may cause, directly or not (DESIGN 5).
         notices: Sentences about what was ignored or is unwise; shown once.
         origins: Where each setting that is not a default came from, for `doctor`: (setting, value, place).
     """
@@ -154,6 +159,9 @@ class Settings:
     max_concurrent: int = 4
     subagent_max_concurrent: int = 8
     subagent_timeout_ms: int = 0
+    archive_after_ms: int = 3_600_000
+    max_ping_pong_turns: int = 5
+    max_hops: int = 16
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
     notices: tuple[str, ...] = ()
     origins: tuple[tuple[str, str, str], ...] = ()

@@ -18,9 +18,14 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class SessionCaller:
-    """An agent acting inside a session: it has that session's rights and no others."""
+    """An agent acting inside a session: it has that session's rights and no others.
+
+    Attributes:
+        run_id: The run in which it acts, None for a client that acts as the session from outside.
+    """
 
     key: str
+    run_id: str | None = None
 
 
 Caller = Operator | SessionCaller

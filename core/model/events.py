@@ -6,6 +6,7 @@ They are named tuples: a busy fleet makes a thousand a second, and a frozen data
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from core.model.exchanges import Delivery, Exchange
 from core.model.messages import Message
 from core.model.runs import Run
 from core.model.sessions import Session
@@ -37,6 +38,20 @@ class RunChanged(NamedTuple):
 
     rev: int
     run: Run
+
+
+class ExchangeChanged(NamedTuple):
+    """An exchange began, advanced or ended."""
+
+    rev: int
+    exchange: Exchange
+
+
+class DeliveryChanged(NamedTuple):
+    """A delivery was recorded or changed its state."""
+
+    rev: int
+    delivery: Delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +102,16 @@ class Activity(NamedTuple):
     words: str
 
 
-DurableEvent = SessionChanged | MessageAppended | RunChanged
-PassingEvent = Delta | ToolProgress | Activity
+class Configured(NamedTuple):
+    """The configuration was read again.
+
+    Attributes:
+        notice: Why the new one cannot be used and the old one stays, in one sentence; empty when it is in use.
+    """
+
+    notice: str
+
+
+DurableEvent = SessionChanged | MessageAppended | RunChanged | ExchangeChanged | DeliveryChanged
+PassingEvent = Delta | ToolProgress | Activity | Configured
 Event = DurableEvent | PassingEvent | Gap

@@ -1,19 +1,21 @@
 """Runs: one turn of an agent in a session, from acceptance to its end.
 
-    queued ─→ running ─→ done | error | aborted | timed_out | interrupted
+    queued ←→ running ─→ done | error | aborted | timed_out | interrupted
        └────→ aborted
 
-`interrupted` is written when the process that ran it died. A wait that runs out (`timeout`) is a fact about the wait
+`interrupted` is written when the process that ran it died; a run of an exchange that had written nothing yet is queued
+once more instead. A wait that runs out (`timeout`) is a fact about the wait
 and never a state of the run (DESIGN 3, 5).
 """
 
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from core.model.attachments import Attachment, Receipt
 from core.model.messages import Provenance, Usage
 
 RunState = Literal["queued", "running", "done", "error", "aborted", "timed_out", "interrupted"]
-RunKind = Literal["turn", "subagent", "command"]
+RunKind = Literal["turn", "reply", "announce", "subagent", "command"]
 WaitStatus = Literal["ok", "error", "timeout"]
 
 BUILTIN_MODEL: Final = "builtin"
@@ -31,11 +33,16 @@ class Run(NamedTuple):
     Attributes:
         run_id: uuid4, or the idempotency key the caller gave.
         session_id: The transcript it belongs to; a run does not survive a reset of its session.
-        kind: `turn` of a session, first turn of a `subagent`, or a `command` that reached no model.
+        kind: `turn` of a session, first turn of a `subagent`, `reply` or `announce` of an exchange, or a `command`
+            that reached no model.
         requester: Session key of who sent the message, None for the operator (S13) and for users of a channel.
         input_seq: `seq` of the message that started it.
         error: One sentence when the state is not `done`.
         timeout_ms: The run is aborted after that long, 0 for never (W5).
+        exchange: Id of the exchange it is a step of, None for a run of its own.
+        turn: Of a `reply`: which turn of the loop, from 1.
+        root: Id of the run that caused this one, directly or not; None when a person did.
+        attempts: How often it was begun again.
         usage: Sum over all model calls of the run.
     """
 
@@ -55,6 +62,10 @@ class Run(NamedTuple):
     model: str | None
     thinking: str | None
     timeout_ms: int
+    exchange: str | None
+    turn: int
+    root: str | None
+    attempts: int
     usage: Usage
 
     @property
@@ -72,6 +83,10 @@ class SpawnSpec:
         agent_id: Whose sub-agent it is.
         model: `<provider>/<model>` instead of the agent's own, None to inherit.
         thinking: Thinking level instead of the agent's own, None to inherit.
+        sandboxed: The child must be sandboxed (W9).
+        cleanup: Archive the child at once after its announce (W7).
+        attachments: Files for the child's workspace (W8).
+        mount_path: Where they are meant to be seen, once there are sandboxes; the task names it.
     """
 
     requester: str
@@ -79,6 +94,10 @@ class SpawnSpec:
     label: str | None = None
     model: str | None = None
     thinking: str | None = None
+    sandboxed: bool = False
+    cleanup: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    mount_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +129,7 @@ class RunTicket:
     Attributes:
         created: The session was made by this request.
         reply: The answer of a command, which is done at once.
+        attachments: Where the files of a spawn are; None without any.
     """
 
     run_id: str
@@ -118,6 +138,7 @@ class RunTicket:
     state: RunState
     created: bool = False
     reply: str | None = None
+    attachments: Receipt | None = None
 
 
 @dataclass(frozen=True, slots=True)

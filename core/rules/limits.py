@@ -1,4 +1,4 @@
-"""Limits on spawning: whose sub-agents a session may start, and which tools they get (W3, W4)."""
+"""Limits on spawning: who may spawn whom, how deep and how many, and which tools a session gets (W3, W4, W9, W12)."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -10,6 +10,10 @@ SESSION_TOOLS = frozenset(
 )
 ALLOW_AGENTS_CONTROL = "agents.list[].subagents.allowAgents"
 SUBAGENT_TOOLS_CONTROL = "tools.subagents.tools"
+AGENT_TOOLS_CONTROL = "agents.list[].tools"
+DEPTH_CONTROL = "agents.defaults.subagents.maxSpawnDepth"
+CHILDREN_CONTROL = "agents.defaults.subagents.maxChildrenPerAgent"
+SANDBOX_CONTROL = "agents.list[].sandbox.mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +32,35 @@ class ToolFilter:
         return self.allow is not None and any(fnmatchcase(name, pattern) for pattern in self.allow)
 
 
-def may_use(tool: str, key: Key, subagent_tools: ToolFilter) -> bool:
-    """Whether a session has a tool: a sub-agent has all but the session tools, unless its lists say otherwise (W3)."""
+@dataclass(frozen=True, slots=True)
+class SpawnLimits:
+    """`agents.defaults.subagents`, as far as it limits.
+
+    Attributes:
+        max_depth: Levels of sub-agents, 1 to 5; those above the last may spawn (W3).
+        max_children: Sub-agents of one session that may live at once (W12).
+    """
+
+    max_depth: int = 1
+    max_children: int = 5
+
+
+def withheld(tool: str, key: Key, *, agent_tools: ToolFilter, subagent_tools: ToolFilter, max_depth: int) -> str | None:
+    """Return the control that keeps a tool from a session, None when it has the tool.
+
+    A sub-agent has all tools but the session tools, unless its lists say otherwise; one above the last level may
+    spawn (W3). The lists of the agent bind all its sessions.
+    """
+    if agent_tools.denies(tool) or (agent_tools.allow is not None and not agent_tools.allows(tool)):
+        return AGENT_TOOLS_CONTROL
     if not key.is_subagent:
-        return True
-    if subagent_tools.denies(tool) or tool == "sessions_spawn":
-        return False
-    return (
-        subagent_tools.allows(tool)
-        if tool in SESSION_TOOLS
-        else subagent_tools.allow is None or subagent_tools.allows(tool)
-    )
+        return None
+    if subagent_tools.denies(tool):
+        return SUBAGENT_TOOLS_CONTROL
+    if tool == "sessions_spawn":
+        return None if key.spawn_depth < max_depth else DEPTH_CONTROL
+    has = subagent_tools.allows(tool) or (subagent_tools.allow is None and tool not in SESSION_TOOLS)
+    return None if has else SUBAGENT_TOOLS_CONTROL
 
 
 def spawn_targets(requester_agent: str, allow_agents: tuple[str, ...], agent_ids: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from core.model.access import Caller, SessionCaller
 from core.model.keys import GLOBAL, main_key, parse
 from core.model.sessions import Session
-from core.rules.limits import ToolFilter
+from core.rules.limits import SpawnLimits, ToolFilter, withheld
 from core.rules.policy import PolicyDecision, SendPolicy, decide
 from core.rules.visibility import Grant, VisibilityRules, grant
 
@@ -17,12 +17,14 @@ class AgentRules:
     Attributes:
         sandboxed: Its `sandbox.mode` is not `off` (V3).
         allow_agents: `subagents.allowAgents`, patterns of agent ids (W4).
+        tools: `tools`, which bind all sessions of the agent.
     """
 
     agent_id: str
     name: str | None = None
     sandboxed: bool = False
     allow_agents: tuple[str, ...] = ()
+    tools: ToolFilter = ToolFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class RuleSet:
     send_policy: SendPolicy = SendPolicy()
     visibility: VisibilityRules = VisibilityRules()
     subagent_tools: ToolFilter = ToolFilter()
+    spawning: SpawnLimits = SpawnLimits()
 
     @property
     def main_key(self) -> str:
@@ -58,6 +61,18 @@ class RuleSet:
         agent = self.agents.get(agent_id)
         sandboxed = agent is not None and agent.sandboxed
         return grant(caller, self.visibility, agent_id=agent_id, sandboxed=sandboxed, agent_ids=frozenset(self.agents))
+
+    def withheld(self, tool: str, key: str) -> str | None:
+        """Return the control that keeps a tool from a session, None when it has the tool (W3)."""
+        parsed = parse(key)
+        agent = self.agents.get(parsed.agent_id or self.default_agent)
+        return withheld(
+            tool,
+            parsed,
+            agent_tools=agent.tools if agent is not None else ToolFilter(),
+            subagent_tools=self.subagent_tools,
+            max_depth=self.spawning.max_depth,
+        )
 
     def send_decision(self, session: Session) -> PolicyDecision:
         """Return the effective send policy of a session (P1, P2, P5)."""

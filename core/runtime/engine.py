@@ -14,7 +14,7 @@ from core.model.runs import Run
 from core.runtime.ending import end_run
 from core.runtime.lanes import Lanes, Pool
 from core.runtime.turn import Ended, Turns
-from core.store import runs
+from core.store import runs, sessions
 from core.store.database import Store, Tx
 from core.store.runs import End
 
@@ -53,12 +53,15 @@ class Engine:
         self._store = store
         self._turns = turns
         self._settings = settings
-        first = settings()
-        limits: dict[Pool, int] = {"sessions": first.max_concurrent, "subagents": first.subagent_max_concurrent}
-        self._lanes = Lanes(limits, open_all=open_all)
+        self._lanes = Lanes(_limits(settings()), open_all=open_all)
         self._active: dict[str, _Active] = {}
         self._stopping = False
         self._changed = asyncio.Condition()
+
+    def configure(self) -> None:
+        """Take over the limits of new settings; runs that have begun go on under theirs."""
+        self._lanes.limits = _limits(self._settings())
+        self._start_ready()
 
     def add(self, run: Run) -> None:
         """Queue an accepted run; it starts as soon as it may."""
@@ -76,7 +79,18 @@ class Engine:
         return list(self._active)
 
     async def abort(self, key: str, run_id: str | None) -> list[str]:
-        """Stop the running run of a session and drop its queued ones, or one of them; return the ids."""
+        """Stop what a session does and what its sub-agents do, or one run of it; return the ids (W12)."""
+        stopped = await self._abort_runs(key, run_id)
+        seen: set[str] = set()
+        while run_id is None:  # one that is being stopped may still have spawned another
+            child = next((each for each in sessions.live_descendants(self._store.db, key) if each not in seen), None)
+            if child is None:
+                break
+            seen.add(child)
+            stopped += await self._abort_runs(child, None)
+        return stopped
+
+    async def _abort_runs(self, key: str, run_id: str | None) -> list[str]:
         found = [run for run in runs.live(self._store.db, key) if run_id is None or run.run_id == run_id]
         for run in reversed(found):  # the queued ones first, so that none of them starts meanwhile
             if self._lanes.drop(key, run.run_id):
@@ -140,15 +154,15 @@ class Engine:
 
     async def _end(self, run: Run, ended: Ended) -> None:
         """Write the end of a run; one whose last words cannot be stored still ends."""
-        directory = self._store.directory
+        settings = self._settings()
         try:
-            await self._write(lambda tx: end_run(tx, run, ended.end, directory, ended.last_words))
+            await self._write(lambda tx: end_run(tx, run, ended.end, settings, ended.last_words))
         except (ValueError, OverflowError, TypeError) as error:
             _log.exception("the last words of run %s cannot be stored", run.run_id)
             failed = End(
                 "error", error=f"what the agent said last cannot be stored: {type(error).__name__} (see the log)"
             )
-            await self._write(lambda tx: end_run(tx, run, failed, directory))
+            await self._write(lambda tx: end_run(tx, run, failed, settings))
 
     async def _take_turn(self, run: Run, active: _Active) -> Ended:
         """Let the agent work until it is done, stopped, or out of time."""
@@ -189,4 +203,8 @@ class Engine:
         active.stop(End("timed_out", error=sentence))
 
     def _end_queued(self, tx: Tx, run: Run) -> Run:
-        return end_run(tx, run, End("aborted", error=ABORTED), self._store.directory)
+        return end_run(tx, run, End("aborted", error=ABORTED), self._settings())
+
+
+def _limits(settings: Settings) -> dict[Pool, int]:
+    return {"sessions": settings.max_concurrent, "subagents": settings.subagent_max_concurrent}

@@ -11,6 +11,7 @@ from typing import Final
 
 from core.model.events import (
     Activity,
+    Configured,
     Cursor,
     Delta,
     DurableEvent,
@@ -60,9 +61,9 @@ class Hub:
         return frozenset(key for feed in self._feeds for key in feed.watched)
 
     def passing(self, event: PassingEvent) -> None:
-        """Hand on what is not stored: activity to everybody, the rest to those who watch the session."""
+        """Hand on what is not stored: what concerns a watched session to those who watch it, the rest to everybody."""
         for feed in self._feeds:
-            if isinstance(event, Activity) or event.key in feed.watched:
+            if isinstance(event, Activity | Configured) or event.key in feed.watched:
                 feed.put(event)
 
     def close(self) -> None:

@@ -3,7 +3,7 @@ only imported when this process takes the state directory over, after the first 
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -11,17 +11,28 @@ from core.gateway import Action, AgentInfo, Connection, ModelInfo
 from core.model.access import Caller, Scope
 from core.model.clock import Clock, SystemClock
 from core.model.errors import Conflict, NotFound, Unavailable
-from core.model.events import Cursor, Delta, DurableEvent, RunChanged, SessionChanged
+from core.model.events import (
+    Configured,
+    Cursor,
+    DeliveryChanged,
+    Delta,
+    DurableEvent,
+    ExchangeChanged,
+    RunChanged,
+    SessionChanged,
+)
+from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.keys import quoted
 from core.model.runs import BUILTIN_MODEL, LIVE_STATES, Run, RunOutcome, RunRequest, RunTicket
 from core.model.sessions import HistoryPage, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
 from core.rules.ruleset import RuleSet
 from core.runtime.feed import Hub, RuntimeFeed
-from core.store import jsonl, messages, runs, search, sessions
+from core.store import deliveries, exchanges, jsonl, messages, runs, search, sessions
 from core.store.database import Db, Store, data_version, explained, last_rev
 from core.store.lock import Owner, OwnerLock, current_owner
 
 if TYPE_CHECKING:
+    from core.channels import Channels
     from core.config.settings import Settings
     from core.runtime.turn import Backends
     from core.runtime.work import Work
@@ -49,6 +60,7 @@ class Runtime:
         self._ends: dict[str, list[asyncio.Future[bool]]] = {}
         self._files: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
+        self._notice = ""
         store.publish = self._publish
 
     @classmethod
@@ -61,12 +73,20 @@ class Runtime:
         return cls(Store.open(state, clock or SystemClock()))
 
     async def start(
-        self, settings: "Settings", backends: "Backends", *, command: str, run_all: bool = True, run_own: bool = True
+        self,
+        settings: "Settings",
+        backends: "Backends",
+        *,
+        command: str,
+        channels: "Channels | None" = None,
+        run_all: bool = True,
+        run_own: bool = True,
     ) -> None:
         """Take the state directory over, tidy up after a dead owner, and run work.
 
         Args:
             command: What this process is, for the sentence that others get: `console`, `send`, …
+            channels: The configured channels besides webchat.
             run_all: Run every session's work; else only that of sessions this process sends to.
             run_own: With `run_all` False: run that; else only accept work and leave it queued.
 
@@ -79,8 +99,10 @@ class Runtime:
         if self._following is not None:
             self._following.cancel()
         self.store.start_writer(sessions.finish)
-        self._work = working_side(self, self._hub, backends, run_all=run_all, run_own=run_own)
-        await self._work.recover()
+        work = working_side(self, self._hub, backends, channels or {}, run_all=run_all, run_own=run_own)
+        await work.recover()
+        self._work = work
+        work.begin()
 
     def follow_owner(self, settings: "Settings") -> None:
         """Show what the process that owns the directory does, by looking whether its database has changed."""
@@ -88,12 +110,27 @@ class Runtime:
         if self._following is None:
             self._following = asyncio.get_running_loop().create_task(self._follow_owner())
 
+    def configure(self, settings: "Settings") -> None:
+        """Take over new settings: for runs that begin from now on, and for every decision."""
+        self.settings = settings
+        if self._work is not None:
+            self._work.configure()
+        self._tell_configured("")
+
+    def complain(self, notice: str) -> None:
+        """Keep the settings, and tell why new ones cannot be used."""
+        self._tell_configured(notice)
+
+    def _tell_configured(self, notice: str) -> None:
+        self._notice = notice
+        self._hub.passing(Configured(notice))
+
     async def close(self) -> None:
         """Stop what is at work, write the last things, give the directory free."""
         if self._following is not None:
             self._following.cancel()
         if self._work is not None:
-            await self._work.engine.close()
+            await self._work.close()
             self._work = None
         for waiting in self._ends.values():
             self._wake(waiting, ended=False)
@@ -117,7 +154,7 @@ class Runtime:
 
     async def drained(self) -> None:
         """Wait until no run is at work here and none may start."""
-        await self._require_work().engine.drained()
+        await self._require_work().drained()
         if self._files:
             await asyncio.wait(self._files)
 
@@ -132,7 +169,7 @@ class Runtime:
     def connection(self) -> Connection:
         """How current the answers are."""
         if self._work is not None:
-            return Connection("live")
+            return Connection("live", self._notice)
         owner = self.owner
         return Connection("reading", f"owned by {owner.words}: reading only" if owner else "reading only")
 
@@ -180,12 +217,17 @@ class Runtime:
 
         return await self._read(read, inline=limit <= INLINE_ROWS and in_brief)
 
-    async def search(self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50) -> list[SearchHit]:
+    async def search(
+        self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
+    ) -> list[SearchHit]:
         """Return messages that hold every word, newest first."""
         global_scope = self.rules.global_scope
-        return await self.store.scan(
-            lambda db: search.messages(db, text, scope, key=key, limit=limit, global_scope=global_scope)
-        )
+        clean = _load_redact() if redacted else None
+
+        def read(db: Db) -> list[SearchHit]:
+            return search.messages(db, text, scope, key=key, limit=limit, global_scope=global_scope, clean=clean)
+
+        return await self.store.scan(read)
 
     async def agents(self) -> list[AgentInfo]:
         """Return the configured agents, the default one first."""
@@ -246,6 +288,34 @@ class Runtime:
         """Take a session out of the list, or bring it back."""
         return await self._require_work().archive(ref, caller, archived=archived)
 
+    async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
+        """Return an exchange with the delivery of its announce."""
+
+        def read(db: Db) -> tuple[Exchange, Delivery | None] | None:
+            found = exchanges.by_id(db, exchange_id)
+            return (found, deliveries.of_exchange(db, exchange_id)) if found is not None else None
+
+        return await self._read(read)
+
+    async def exchanges(self, key: str, *, limit: int) -> list[Exchange]:
+        """Return the newest exchanges of a session, newest first."""
+        return await self._read(lambda db: exchanges.of_session(db, key, limit=limit))
+
+    async def deliveries(
+        self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
+    ) -> list[Delivery]:
+        """Return the newest deliveries, newest first."""
+        is_short = not states and limit <= INLINE_ROWS  # those in a state may be far apart
+        return await self._read(lambda db: deliveries.newest(db, key=key, states=states, limit=limit), inline=is_short)
+
+    async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
+        """Send a delivery again."""
+        return await self._require_work().retry_delivery(delivery_id, caller)
+
+    async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
+        """Give up a delivery."""
+        return await self._require_work().drop_delivery(delivery_id, caller)
+
     # Inside
 
     def _configured(self) -> "Settings":
@@ -302,12 +372,10 @@ class Runtime:
     def _publish(self, events: Sequence[DurableEvent]) -> None:
         """Queue the runs that were accepted, see to those that ended, tell the subscribers."""
         for event in events:
-            if isinstance(event, RunChanged):
-                if event.run.state == "queued" and self._work is not None:
-                    # Here, so that it starts even when nobody waits for its ticket any more.
-                    self._work.engine.add(event.run)
-                elif not event.run.live:
-                    self._ended(event.run)
+            if self._work is not None:
+                self._work.changed(event)
+            if isinstance(event, RunChanged) and not event.run.live:
+                self._ended(event.run)
         self._hub.publish(events)
 
     def _ended(self, run: Run) -> None:
@@ -346,6 +414,8 @@ class Runtime:
             try:
                 events: list[DurableEvent] = [SessionChanged(s.rev, s) for s in sessions.changed_since(db, cursor)]
                 events += [RunChanged(run.rev, run) for run in runs.changed_since(db, cursor)]
+                events += [ExchangeChanged(each.rev, each) for each in exchanges.changed_since(db, cursor)]
+                events += [DeliveryChanged(each.rev, each) for each in deliveries.changed_since(db, cursor)]
                 for key in watched:
                     events += messages.since(db, key, cursor)
                 return sorted(events, key=lambda event: event.rev)
@@ -362,6 +432,12 @@ def _load_working_side() -> "type[Work]":
     from core.runtime.work import Work
 
     return Work
+
+
+def _load_redact() -> Callable[[str], str]:
+    from core.rules.redact import redact
+
+    return redact
 
 
 def _find(db: Db, ref: str, scope: Scope) -> Session:

@@ -1,6 +1,6 @@
 """Accepting a message: the one transaction that checks every rule, stores the message and queues its run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from core.config.settings import Settings
@@ -11,12 +11,20 @@ from core.model.keys import parse, quoted
 from core.model.messages import user_draft
 from core.model.runs import Run, RunRequest, SpawnSpec
 from core.model.sessions import Session
-from core.rules.limits import ALLOW_AGENTS_CONTROL, spawn_targets
-from core.store import messages, runs, sessions
+from core.rules.limits import (
+    ALLOW_AGENTS_CONTROL,
+    CHILDREN_CONTROL,
+    DEPTH_CONTROL,
+    SANDBOX_CONTROL,
+    spawn_targets,
+)
+from core.store import exchanges, messages, runs, sessions
 from core.store.database import Tx
+from core.store.exchanges import NewExchange
 from core.store.runs import NewRun
 
 MAX_MESSAGE_BYTES: Final = 524_288
+MAX_HOPS_CONTROL: Final = "session.agentToAgent.maxHops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,19 @@ class Accepted:
     session: Session
     created: bool
     fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChildFiles:
+    """The files that wait for a child.
+
+    Attributes:
+        child_id: The id that the child's key ends with, and the folder of its files.
+        note: What its task says of them; empty without any.
+    """
+
+    child_id: str = field(default_factory=new_id)
+    note: str = ""
 
 
 def check_message(text: str) -> None:
@@ -48,8 +69,13 @@ def check_message(text: str) -> None:
         )
 
 
-def accept(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> Accepted:
+def accept(
+    tx: Tx, request: RunRequest, caller: Caller, settings: Settings, files: ChildFiles | None = None
+) -> Accepted:
     """Store the message and queue its run, if every rule allows it now.
+
+    Args:
+        files: What a spawn's attachments became on the disk; None without any.
 
     Raises:
         Invalid, Forbidden, NotFound, Conflict: See `Gateway.start_run`.
@@ -61,23 +87,67 @@ def accept(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> A
         session = sessions.by_key(tx.db, known.key)
         assert session is not None, "a run's session outlives it"
         return Accepted(known, session, created=False, fresh=False)
+    if request.run_id is not None:
+        _check_free(tx, request.run_id)
     if request.spawn is not None:
-        return _accept_spawn(tx, request, request.spawn, caller, settings, (run_id, print_))
+        return _accept_spawn(tx, request, request.spawn, caller, settings, files or ChildFiles(), (run_id, print_))
     session, created = _target(tx, request, caller, settings)
     requester = requester_of(caller)
     if session.key == requester:
         raise Invalid(f"session {session.key} cannot send to itself: name another session")
     allow(session, settings)
+    root = root_of(tx, caller)
+    check_hops(tx, root, settings)
     if session.kind == "main" and session.channel == "unknown":
         sessions.update(tx, session.key, channel="webchat", last_channel="webchat")
     message = messages.append(tx, session.key, user_draft(request.message, request.provenance), run_id)
-    new = NewRun(run_id, "turn", message.seq, print_, requester, timeout_ms=request.timeout_ms or 0)
-    return Accepted(runs.accept(tx, session, new), session, created=created, fresh=True)
+    new = NewRun(
+        run_id,
+        "turn",
+        message.seq,
+        print_,
+        requester,
+        timeout_ms=request.timeout_ms or 0,
+        exchange=run_id if requester is not None else None,
+        root=root,
+    )
+    run = runs.accept(tx, session, new)
+    if requester is not None:
+        turns = settings.max_ping_pong_turns
+        exchanges.begin(tx, NewExchange(run_id, "send", requester, session.key, turns, message.seq, root or run_id))
+    return Accepted(run, session, created=created, fresh=True)
+
+
+def _check_free(tx: Tx, run_id: str) -> None:
+    """Refuse an idempotency key that steps of an exchange have, or would have: theirs are `<exchange>:<step>`.
+
+    Raises:
+        Conflict: It stands for a step, or it is the beginning of a key that was given to another run.
+    """
+    if exchanges.by_id(tx.db, run_id.rpartition(":")[0]) is not None or runs.has_steps(tx.db, run_id):
+        raise Conflict(f"run id {quoted(run_id)} belongs to an exchange: give the message another one")
 
 
 def requester_of(caller: Caller) -> str | None:
     """Return the session that asks, None when the operator asks alone (S13)."""
     return caller.key if isinstance(caller, SessionCaller) else caller.acting_for
+
+
+def root_of(tx: Tx, caller: Caller) -> str | None:
+    """Return the run that caused this call, directly or not; None when a person did."""
+    run = runs.by_id(tx.db, caller.run_id) if isinstance(caller, SessionCaller) and caller.run_id else None
+    return (run.root or run.run_id) if run is not None else None
+
+
+def check_hops(tx: Tx, root: str | None, settings: Settings) -> None:
+    """Refuse a send when one message has already caused as many as it may: agents must not talk in circles.
+
+    Raises:
+        Forbidden: The hop budget is used up.
+    """
+    if root is not None and exchanges.hops(tx.db, root) >= settings.max_hops:
+        sentence = f"one message has already caused {settings.max_hops} sends between sessions, which is the limit"
+        raise Forbidden(f"{sentence} ({MAX_HOPS_CONTROL}): answer with what you have", (MAX_HOPS_CONTROL,))
 
 
 def allow(session: Session, settings: Settings) -> None:
@@ -151,7 +221,13 @@ def create_for_operator(tx: Tx, text: str, settings: Settings) -> Session:
 
 
 def _accept_spawn(
-    tx: Tx, request: RunRequest, spawn: SpawnSpec, caller: Caller, settings: Settings, identity: tuple[str, str]
+    tx: Tx,
+    request: RunRequest,
+    spawn: SpawnSpec,
+    caller: Caller,
+    settings: Settings,
+    files: ChildFiles,
+    identity: tuple[str, str],
 ) -> Accepted:
     """Create the sub-agent's session and queue its first turn (W2)."""
     requester = sessions.by_key(tx.db, spawn.requester)
@@ -160,7 +236,10 @@ def _accept_spawn(
             raise NotFound(f"no session has the key {quoted(spawn.requester)}: name the session that spawns")
         requester = create_for_operator(tx, spawn.requester, settings)
     _check_spawn(spawn, requester, settings)
-    child_key = f"agent:{spawn.agent_id}:subagent:{new_id()}"
+    _check_children(tx, requester, settings)
+    above = parse(requester.key)
+    nested = above.text.removeprefix(f"agent:{above.agent_id}") if above.is_subagent else ""
+    child_key = f"agent:{spawn.agent_id}{nested}:subagent:{files.child_id}"
     child = sessions.create(
         tx,
         sessions.NewSession(
@@ -175,17 +254,38 @@ def _accept_spawn(
         ),
     )
     run_id, print_ = identity
-    message = messages.append(tx, child_key, user_draft(request.message), run_id)
+    task = f"{request.message}\n\n{files.note}" if files.note else request.message
+    message = messages.append(tx, child_key, user_draft(task), run_id)
     limit = settings.subagent_timeout_ms if request.timeout_ms is None else request.timeout_ms
-    new = NewRun(run_id, "subagent", message.seq, print_, requester.key, spawn.model, spawn.thinking, limit)
-    return Accepted(runs.accept(tx, child, new), child, created=True, fresh=True)
+    root = root_of(tx, caller)
+    new = NewRun(
+        run_id,
+        "subagent",
+        message.seq,
+        print_,
+        requester.key,
+        spawn.model,
+        spawn.thinking,
+        limit,
+        exchange=run_id,
+        root=root,
+    )
+    run = runs.accept(tx, child, new)
+    exchanges.begin(
+        tx, NewExchange(run_id, "spawn", requester.key, child_key, 0, message.seq, root or run_id, spawn.cleanup)
+    )
+    return Accepted(run, child, created=True, fresh=True)
 
 
 def _check_spawn(spawn: SpawnSpec, requester: Session, settings: Settings) -> None:
-    if parse(requester.key).is_subagent:
-        raise Forbidden("a sub-agent cannot spawn sub-agents of its own", ("agents.defaults.subagents",))
+    """Refuse a spawn that the rules do not allow (W3, W4, W9)."""
+    depth, deepest = parse(requester.key).spawn_depth, settings.rules.spawning.max_depth
+    if depth >= deepest:
+        sentence = f"a sub-agent of level {depth} cannot spawn: levels end at {deepest} ({DEPTH_CONTROL})"
+        raise Forbidden(sentence, (DEPTH_CONTROL,))
     agent = settings.agent(spawn.agent_id)
     own = settings.rules.agents.get(requester.agent_id)
+    _check_sandbox(spawn, agent.agent_id, settings, sandboxed=own is not None and own.sandboxed)
     allowed = spawn_targets(requester.agent_id, own.allow_agents if own else (), tuple(settings.agents))
     if agent.agent_id not in allowed:
         raise Forbidden(
@@ -195,3 +295,26 @@ def _check_spawn(spawn: SpawnSpec, requester: Session, settings: Settings) -> No
         )
     if spawn.model is not None:
         settings.model(spawn.model)
+
+
+def _check_sandbox(spawn: SpawnSpec, agent_id: str, settings: Settings, *, sandboxed: bool) -> None:
+    """Refuse a child that would have more freedom than it may (W9)."""
+    child = settings.rules.agents.get(agent_id)
+    if child is not None and child.sandboxed:
+        return
+    if spawn.sandboxed:
+        raise Forbidden(
+            f'agent "{agent_id}" is not sandboxed, and sandbox "require" was asked for ({SANDBOX_CONTROL})',
+            (SANDBOX_CONTROL,),
+        )
+    if sandboxed:
+        sentence = f'a sandboxed session cannot spawn a sub-agent of "{agent_id}", which is not sandboxed'
+        raise Forbidden(f"{sentence} ({SANDBOX_CONTROL})", (SANDBOX_CONTROL,))
+
+
+def _check_children(tx: Tx, requester: Session, settings: Settings) -> None:
+    """Refuse one more child than a session may have at once (W12)."""
+    limit = settings.rules.spawning.max_children
+    if sessions.live_children(tx.db, requester.key) >= limit:
+        sentence = f"session {requester.key} has {limit} sub-agents at work, which is the limit ({CHILDREN_CONTROL})"
+        raise Forbidden(f"{sentence}: wait until one has ended", (CHILDREN_CONTROL,))

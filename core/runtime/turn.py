@@ -25,16 +25,14 @@ from core.config.settings import ModelSettings, Settings
 from core.gateway import Gateway
 from core.model.access import SessionCaller
 from core.model.errors import SwitchboardError
-from core.model.keys import parse, quoted
 from core.model.messages import Draft, Message, Usage, text_block
 from core.model.runs import BUILTIN_MODEL, Run
 from core.model.sessions import Session
 from core.model.tools import Tool
-from core.rules.limits import SUBAGENT_TOOLS_CONTROL, may_use
 from core.runtime.feed import Hub
 from core.runtime.live_reply import LiveReply
 from core.runtime.prompts import system_prompt
-from core.store import messages, runs, sessions
+from core.store import exchanges, messages, runs, sessions
 from core.store.database import Db, Store
 from core.store.runs import End
 
@@ -168,21 +166,21 @@ class Turns:
         agent = settings.agent(session.agent_id)
         model = settings.model(run.model or session.model or agent.model)
         requester = sessions.by_key(self._store.db, run.requester) if run.requester else None
+        exchange = exchanges.by_id(self._store.db, run.exchange) if run.exchange else None
 
         async def call_tool(_call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-            if not may_use(name, parse(run.key), settings.rules.subagent_tools):
-                return _refused(name)
             async with waiting(run) if name == "sessions_send" else contextlib.nullcontext():
                 return await self._call_tool(run, name, arguments)
 
         return Turn(
             run_id=run.run_id,
             key=run.key,
-            system=system_prompt(agent, session, run, requester),
+            system=system_prompt(agent, session, run, requester, exchange),
             transcript=await self._store.scan(lambda db: prompt_transcript(db, run, session)),
             tools=await self._tools(run, settings) if model is not None else (),
             call_tool=call_tool,
             clock=self._store.clock,
+            kind=run.kind,
             model=model,
             thinking=run.thinking or session.thinking_level or agent.thinking,
         )
@@ -190,23 +188,17 @@ class Turns:
     async def _tools(self, run: Run, settings: Settings) -> tuple[Tool, ...]:
         from core.tools.dispatch import schemas
 
-        key = parse(run.key)
         found = await asyncio.to_thread(schemas)  # pydantic and the schemas take 60 ms, once
-        return tuple(tool for tool in found if may_use(tool.name, key, settings.rules.subagent_tools))
+        return tuple(tool for tool in found if settings.rules.withheld(tool.name, run.key) is None)
 
     async def _call_tool(self, run: Run, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         from core.tools.dispatch import dispatch
 
         try:
-            result = await dispatch(self._gateway, SessionCaller(run.key), name, arguments)
+            result = await dispatch(self._gateway, SessionCaller(run.key, run.run_id), name, arguments)
         except SwitchboardError as error:
             result = {"status": "error", "code": error.code, "error": error.message}
         return ToolResult(json.dumps(result, ensure_ascii=False), result.get("status") in {"error", "forbidden"})
-
-
-def _refused(tool: str) -> ToolResult:
-    refusal = {"status": "forbidden", "error": f"sub-agents do not have the tool {quoted(tool)}"}
-    return ToolResult(json.dumps({**refusal, "decidedBy": [SUBAGENT_TOOLS_CONTROL]}), is_error=True)
 
 
 def prompt_transcript(db: Db, run: Run, session: Session) -> tuple[Message, ...]:

@@ -1,21 +1,29 @@
 """The working side of a runtime: accepts messages, carries out commands, changes sessions, and runs the engine."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from core.channels import Channels
 from core.config.settings import Settings
 from core.model.access import Caller, Operator
+from core.model.attachments import Receipt
 from core.model.commands import Command, parse_command
-from core.model.errors import Forbidden
-from core.model.events import Delta
+from core.model.errors import Conflict, Forbidden, NotFound, SwitchboardError
+from core.model.events import DeliveryChanged, Delta, DurableEvent, ExchangeChanged, RunChanged
+from core.model.exchanges import RETRYABLE, Delivery, DeliveryState
+from core.model.ids import new_id
+from core.model.keys import parse, quoted
 from core.model.runs import Run, RunRequest, RunTicket, SpawnSpec
 from core.model.sessions import Session, SessionPatch
-from core.runtime import commands, intake
+from core.runtime import attachments, commands, intake
 from core.runtime.engine import Engine
 from core.runtime.feed import Hub
+from core.runtime.outbox import Outbox
 from core.runtime.recovery import recover
+from core.runtime.sweep import Sweep
 from core.runtime.turn import Backends, Turns
-from core.store import messages, runs, sessions
+from core.store import deliveries, messages, runs, sessions
 from core.store.database import Tx
 
 if TYPE_CHECKING:
@@ -30,17 +38,62 @@ class Work:
         run_own: With `run_all` False: run that; else only accept work and leave it queued.
     """
 
-    def __init__(self, runtime: "Runtime", hub: Hub, backends: Backends, *, run_all: bool, run_own: bool) -> None:
+    def __init__(
+        self, runtime: "Runtime", hub: Hub, backends: Backends, channels: Channels, *, run_all: bool, run_own: bool
+    ) -> None:
         self._runtime = runtime
         self._store = runtime.store
         self._run_own = run_own
+        self._runs_here = run_all or run_own
+        self._sweep = Sweep(runtime.store, lambda: self._settings)
+        self.outbox = Outbox(runtime.store, channels, lambda: self._settings)
         self._turns = Turns(runtime.store, hub, runtime, backends)
         self.engine = Engine(runtime.store, self._turns, lambda: self._settings, open_all=run_all)
 
     async def recover(self) -> None:
         """Tidy up after a dead owner, and queue again what it left queued."""
-        for run in await self._store.write(lambda tx: recover(tx, self._store.directory)):
+        settings = self._settings
+        for run in await self._store.write(lambda tx: recover(tx, settings)):
             self.engine.add(run)
+
+    def begin(self) -> None:
+        """Take up what the last owner left, once everything changed is heard of."""
+        if self._runs_here:
+            self.outbox.look()
+            self._sweep.look()
+
+    def configure(self) -> None:
+        """Take over what the settings say of work that is at hand."""
+        self.engine.configure()
+        if self._runs_here:
+            self._sweep.configure()
+
+    def changed(self, event: DurableEvent) -> None:
+        """Start what a committed change asks for; here, so that it starts even when nobody waits for it any more."""
+        match event:
+            case RunChanged(_, run) if run.state == "queued":
+                if run.kind in {"reply", "announce"} and self._runs_here:
+                    self.engine.open(run.key)  # it follows from a run that ran here
+                self.engine.add(run)
+            case DeliveryChanged(_, delivery) if delivery.state == "pending" and self._runs_here:
+                self.outbox.look()
+            case ExchangeChanged(_, exchange) if exchange.state == "ended" and parse(exchange.target).is_subagent:
+                self._sweep.look()
+            case RunChanged(_, run) if not run.live and run.exchange is None and parse(run.key).is_subagent:
+                self._sweep.look()
+            case _:
+                pass
+
+    async def drained(self) -> None:
+        """Wait until nothing runs or is being delivered and nothing may start."""
+        await self.engine.drained()
+        await self.outbox.idle()
+
+    async def close(self) -> None:
+        """Stop what is at work; the outbox first, so that what the end of a run announces waits for the next start."""
+        await self.outbox.close()
+        await self.engine.close()
+        await self._sweep.close()
 
     def reply_under_way(self, key: str) -> list[Delta]:
         """Return what a running reply has said so far."""
@@ -53,12 +106,9 @@ class Work:
         command = None if request.spawn is not None else parse_command(request.message)
         if command is not None:
             return await self._command(request, command, caller)
-        settings = self._settings
-        accepted = await self._store.write(lambda tx: intake.accept(tx, request, caller, settings))
-        if accepted.fresh and self._run_own:
-            self.engine.open(accepted.run.key)
-        run = accepted.run
-        return RunTicket(run.run_id, run.key, run.session_id, run.state, created=accepted.created)
+        if request.spawn is not None and request.spawn.attachments:
+            return await self._spawn_with_files(request, request.spawn, caller)
+        return self._ticket(await self._accept(request, caller, None))
 
     async def abort(self, session: Session, ref: str, run_id: str | None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
@@ -79,6 +129,57 @@ class Work:
         return await self._change(
             ref, caller, lambda tx, session: sessions.update(tx, session.key, archived_at=tx.now if archived else None)
         )
+
+    async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
+        """Send a delivery that was not sent, or of which nobody knows, again."""
+        return await self._move(delivery_id, caller, "pending", None)
+
+    async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
+        """Give up a delivery."""
+        return await self._move(delivery_id, caller, "skipped", "dropped by the operator")
+
+    async def _move(self, delivery_id: str, caller: Caller, state: DeliveryState, reason: str | None) -> Delivery:
+        if not isinstance(caller, Operator):
+            raise Forbidden("only the owner can retry or drop a delivery", ("owner",))
+
+        def write(tx: Tx) -> Delivery:
+            delivery = deliveries.by_id(tx.db, delivery_id)
+            if delivery is None:
+                raise NotFound(f"no delivery has the id {quoted(delivery_id)}")
+            if delivery.state not in RETRYABLE:
+                raise Conflict(f"delivery {delivery_id} is {delivery.state}: there is nothing to retry or drop")
+            return deliveries.move(tx, delivery_id, state, reason)
+
+        return await self._store.write(write)
+
+    async def _accept(self, request: RunRequest, caller: Caller, files: intake.ChildFiles | None) -> intake.Accepted:
+        settings = self._settings
+        accepted = await self._store.write(lambda tx: intake.accept(tx, request, caller, settings, files))
+        if accepted.fresh and self._run_own:
+            self.engine.open(accepted.run.key)
+        return accepted
+
+    def _ticket(self, accepted: intake.Accepted, receipt: Receipt | None = None) -> RunTicket:
+        run = accepted.run
+        return RunTicket(run.run_id, run.key, run.session_id, run.state, created=accepted.created, attachments=receipt)
+
+    async def _spawn_with_files(self, request: RunRequest, spawn: SpawnSpec, caller: Caller) -> RunTicket:
+        """Write the files first, so that a child that exists has them; a refused or repeated spawn leaves none (W8)."""
+        files = await asyncio.to_thread(attachments.check, spawn.attachments, spawn.mount_path)
+        agent = self._settings.agent(spawn.agent_id)
+        workspace = agent.workspace or self._store.directory / "workspaces" / agent.agent_id
+        child_id = new_id()
+        note = attachments.note(attachments.directory(workspace, child_id), files, spawn.mount_path)
+        await asyncio.to_thread(attachments.write, workspace, child_id, files)
+        try:
+            accepted = await self._accept(request, caller, intake.ChildFiles(child_id, note))
+        except SwitchboardError:  # not when the wait for it is cancelled: then it may have been accepted
+            await asyncio.to_thread(attachments.remove, workspace, child_id)
+            raise
+        if not accepted.fresh:
+            await asyncio.to_thread(attachments.remove, workspace, child_id)
+            child_id = accepted.run.key.rpartition(":")[2]
+        return self._ticket(accepted, attachments.receipt(attachments.directory(workspace, child_id), files))
 
     @property
     def _settings(self) -> Settings:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Db = sqlite3.Connection
 """A connection, for those who hand one on without knowing SQL."""
 
-MIGRATIONS: Final[tuple[str, ...]] = ("schema.sql",)
+MIGRATIONS: Final[tuple[str, ...]] = ("schema.sql", "exchanges.sql")
 """Scripts beside this file; the n-th leads from schema version n to n + 1."""
 
 DATABASE_NAME: Final = "switchboard.db"
@@ -46,6 +46,7 @@ class Tx:
     """One write as its function sees it: the connection, the time, and what subscribers will hear after the commit.
 
     Attributes:
+        directory: The state directory, for paths that a row tells of.
         now: ms since the Unix epoch; the same for everything in this write.
         rows: The writer's memory of sessions as they stand in this transaction; whoever changes a row in another way
             than through `core.store.sessions` takes it out.
@@ -55,6 +56,7 @@ class Tx:
     """
 
     db: sqlite3.Connection
+    directory: Path
     now: int
     rev: int
     rows: dict[str, Session] = field(default_factory=dict[str, Session])
@@ -276,7 +278,7 @@ class _Writer:
         rev = self._rev
         for job in group:
             changes = db.total_changes
-            rev = self._run_job(job, Tx(db, now, rev, self._rows))
+            rev = self._run_job(job, Tx(db, self._directory, now, rev, self._rows))
             if job.error is not None and (db.total_changes != changes or not db.in_transaction):
                 raise _LeftChanges if db.in_transaction else job.error
         return rev
@@ -286,7 +288,7 @@ class _Writer:
         rev = self._rev
         for job in group:
             db.execute("SAVEPOINT job")
-            rev = self._run_job(job, Tx(db, now, rev, self._rows))
+            rev = self._run_job(job, Tx(db, self._directory, now, rev, self._rows))
             if job.error is not None:
                 if not db.in_transaction:  # SQLite has taken back the whole group: disk full or an I/O error
                     raise job.error
@@ -316,6 +318,7 @@ def last_rev(db: sqlite3.Connection) -> int:
     """Return the highest `rev` given out so far, 0 in a new database."""
     row = db.execute(
         "SELECT max(coalesce((SELECT max(rev) FROM sessions), 0), coalesce((SELECT max(rev) FROM runs), 0),"
+        " coalesce((SELECT max(rev) FROM exchanges), 0), coalesce((SELECT max(rev) FROM deliveries), 0),"
         " coalesce((SELECT rev FROM messages ORDER BY id DESC LIMIT 1), 0))"
     ).fetchone()
     return int(row[0])

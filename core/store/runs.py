@@ -14,9 +14,10 @@ from core.store.database import Tx
 
 _COLUMNS: Final = (
     "run_id, key, session_id, rev, kind, state, requester, input_seq, accepted_at, started_at, ended_at, reply_seq,"
-    " error, model, thinking, timeout_ms, input_tokens, output_tokens, cache_read, cache_write, cost_usd"
+    " error, model, thinking, timeout_ms, exchange, turn, root, attempts,"
+    " input_tokens, output_tokens, cache_read, cache_write, cost_usd"
 )
-_USAGE: Final = 16
+_USAGE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,9 @@ class NewRun:
     model: str | None = None
     thinking: str | None = None
     timeout_ms: int = 0
+    exchange: str | None = None
+    turn: int = 0
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class End:
 
     Attributes:
         context_window: The model's window in tokens, None when unknown.
+        died: Of an interrupted run: its process died, nobody chose that end.
     """
 
     state: RunState
@@ -48,6 +53,7 @@ class End:
     model: str | None = None
     last_call: Usage | None = None
     context_window: int | None = None
+    died: bool = False
 
 
 def fingerprint(request: RunRequest) -> str:
@@ -55,7 +61,10 @@ def fingerprint(request: RunRequest) -> str:
     parts = "\0".join((request.target, request.message, str(request.spawn)))
     import hashlib  # its C parts take 3 ms that reading alone does not need
 
-    return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(parts.encode("utf-8", "surrogatepass"))
+    for attachment in request.spawn.attachments if request.spawn is not None else ():
+        digest.update(hashlib.sha256(attachment.content.encode("utf-8", "surrogatepass")).digest())
+    return digest.hexdigest()
 
 
 def accept(tx: Tx, session: Session, new: NewRun) -> Run:
@@ -63,7 +72,8 @@ def accept(tx: Tx, session: Session, new: NewRun) -> Run:
     rev = tx.next_rev()
     tx.db.execute(
         "INSERT INTO runs (run_id, key, session_id, rev, kind, state, requester, input_seq, fingerprint, accepted_at,"
-        " model, thinking, timeout_ms) VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)",
+        " model, thinking, timeout_ms, exchange, turn, root)"
+        " VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new.run_id,
             session.key,
@@ -77,6 +87,9 @@ def accept(tx: Tx, session: Session, new: NewRun) -> Run:
             new.model,
             new.thinking,
             new.timeout_ms,
+            new.exchange,
+            new.turn,
+            new.root,
         ),
     )
     _summarise(tx, session.key)
@@ -116,6 +129,17 @@ def start(tx: Tx, run_id: str) -> Run | None:
     )
     _summarise(tx, run.key)
     return _announce(tx, run_id)
+
+
+def begin_again(tx: Tx, run_id: str) -> Run:
+    """Queue a running run once more: whoever ran it has died and it had written nothing."""
+    tx.db.execute(
+        "UPDATE runs SET state = 'queued', started_at = NULL, attempts = attempts + 1, rev = ? WHERE run_id = ?",
+        (tx.next_rev(), run_id),
+    )
+    run = _announce(tx, run_id)
+    _summarise(tx, run.key)
+    return run
 
 
 def end(tx: Tx, run_id: str, end: End) -> Run:
@@ -185,6 +209,12 @@ def same_request(db: sqlite3.Connection, run_id: str, print_: str) -> Run | None
     if row[0] != print_:
         raise Conflict(f"run id {run_id} was used for another message: give each message its own")
     return by_id(db, run_id)
+
+
+def has_steps(db: sqlite3.Connection, run_id: str) -> bool:
+    """Whether there are runs whose ids are this one with a colon and more."""
+    found = db.execute("SELECT 1 FROM runs WHERE run_id > ? AND run_id < ? LIMIT 1", (f"{run_id}:", f"{run_id};"))
+    return found.fetchone() is not None
 
 
 def live(db: sqlite3.Connection, key: str | None = None) -> list[Run]:

@@ -3,6 +3,7 @@
 import re
 import sqlite3
 import unicodedata
+from collections.abc import Callable
 from typing import Final
 
 from core.model.access import Scope
@@ -36,11 +37,13 @@ def messages(
     key: str | None = None,
     limit: int,
     global_scope: bool = False,
+    clean: Callable[[str], str] | None = None,
 ) -> list[SearchHit]:
     """Return messages that hold every word of the text, the last word as a prefix, newest first.
 
     Args:
         key: Only this session.
+        clean: Takes out of the words what must not be shown; a message without a match in the rest is left out.
     """
     terms: list[str] = _WORD.findall(unicodedata.normalize("NFC", text))
     if not terms:
@@ -54,22 +57,42 @@ def messages(
         f" AND {listed(global_scope=global_scope, table='s')} ORDER BY w.rowid DESC LIMIT ?",
         (match, *values, *(() if key is None else (key,)), limit),
     ).fetchall()
-    return [_hit(db, session_key, seq, Message.decode(body), terms) for session_key, seq, body in rows]
+    hits = [_hit(db, session_key, seq, Message.decode(body), terms, clean) for session_key, seq, body in rows]
+    return [hit for hit in hits if hit is not None]
 
 
-def _hit(db: sqlite3.Connection, key: str, seq: int, message: Message, terms: list[str]) -> SearchHit:
+def _hit(
+    db: sqlite3.Connection,
+    key: str,
+    seq: int,
+    message: Message,
+    terms: list[str],
+    clean: Callable[[str], str] | None,
+) -> SearchHit | None:
     session_id = db.execute(
         "SELECT session_id FROM transcripts WHERE key = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
         (key, seq),
     ).fetchone()[0]
-    snippet, spans = _snippet(searchable_text(message), terms)
+    words = searchable_text(message)
+    pattern = re.compile("|".join(rf"\b{re.escape(term)}" for term in terms), re.IGNORECASE)
+    if clean is not None:
+        cleaned = clean(words[:MAX_INDEXED_CHARS])
+        if pattern.search(words) and not pattern.search(cleaned):
+            return None
+        words = cleaned
+    snippet, spans = _snippet(words, pattern)
     return SearchHit(key, session_id, message.id, seq, message.timestamp, message.role, snippet, spans)
 
 
-def _snippet(text: str, terms: list[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
+def _snippet(text: str, pattern: re.Pattern[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
     """Cut the words around the first match, and say where the matches stand in the cut."""
-    pattern = re.compile("|".join(rf"\b{re.escape(term)}" for term in terms), re.IGNORECASE)
     first = pattern.search(text)
-    start = max(0, (first.start() if first else 0) - SNIPPET_CHARS // 4)
-    cut = " ".join(text[start : start + SNIPPET_CHARS].split())
+    at = first.start() if first else 0
+    start = max(0, at - SNIPPET_CHARS // 4)
+    if start:
+        start = max(text.find(" ", start, at) + 1, start)  # a whole word, if there is one before the match
+    shown = " ".join(text[start : start + SNIPPET_CHARS].split())
+    cut = f"…{shown}" if start else shown
+    if len(cut) > SNIPPET_CHARS or start + SNIPPET_CHARS < len(text):
+        cut = f"{cut[: SNIPPET_CHARS - 1]}…"
     return cut, tuple(match.span() for match in pattern.finditer(cut))

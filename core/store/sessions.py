@@ -24,6 +24,11 @@ _TREE: Final = (
     " JOIN tree ON child.spawned_by = tree.key) SELECT key FROM tree)"
 )
 
+_FINISHED_CHILDREN: Final = (
+    "FROM sessions WHERE spawned_by IS NOT NULL AND archived_at IS NULL AND ended_at IS NOT NULL"
+    " AND NOT EXISTS (SELECT 1 FROM exchanges WHERE target = sessions.key AND state <> 'ended')"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
@@ -158,6 +163,34 @@ def finish(tx: Tx) -> None:
         if session is not None:
             tx.rows[key] = session
             tx.events.append(SessionChanged(session.rev, session))
+
+
+def live_children(db: sqlite3.Connection, key: str) -> int:
+    """Return how many sub-agents that a session spawned have a run that is not over."""
+    row = db.execute(
+        "SELECT count(*) FROM sessions WHERE spawned_by = ? AND status IN ('queued', 'running')", (key,)
+    ).fetchone()
+    return int(row[0])
+
+
+def live_descendants(db: sqlite3.Connection, key: str) -> list[str]:
+    """Return the keys of what a session spawned, at any depth, that have a run which is not over."""
+    rows = db.execute(
+        f"SELECT key FROM sessions WHERE key IN {_TREE} AND key <> ? AND status IN ('queued', 'running') ORDER BY id",
+        (key, key),
+    )
+    return [row[0] for row in rows]
+
+
+def finished_children(db: sqlite3.Connection, until: int) -> list[str]:
+    """Return the keys of sub-agents whose last run ended by that ms, and that nothing is to follow (W7)."""
+    return [row[0] for row in db.execute(f"SELECT key {_FINISHED_CHILDREN} AND ended_at <= ?", (until,))]
+
+
+def first_finished_child(db: sqlite3.Connection) -> int | None:
+    """Return when the first of the sub-agents that are done, and not in the archive, ended; None without any."""
+    end: int | None = db.execute(f"SELECT min(ended_at) {_FINISHED_CHILDREN}").fetchone()[0]
+    return end
 
 
 def by_key(db: sqlite3.Connection, key: str, scope: Scope | None = None) -> Session | None:

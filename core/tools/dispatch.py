@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from core.gateway import Gateway
-from core.model.access import OPERATOR, Caller, Operator
+from core.model.access import OPERATOR, Caller, Operator, SessionCaller
 from core.model.errors import Invalid
 from core.model.keys import quoted
 from core.model.tools import Tool
@@ -44,6 +44,7 @@ async def dispatch(gateway: Gateway, caller: Caller, name: str, arguments: Mappi
     except ValidationError as error:
         raise explain(name, error) from None
     try:
+        _check_has(gateway, caller, name)
         if isinstance(caller, Operator) and caller.acting_for is not None:
             caller = Operator((await find(gateway, OPERATOR, caller.acting_for)).key)
         return await cast("Run", module.run)(gateway, caller, params)
@@ -57,6 +58,13 @@ def schemas() -> tuple[Tool, ...]:
     return tuple(
         Tool(name, _module(name).DESCRIPTION, _params(_module(name)).model_json_schema()) for name in TOOL_NAMES
     )
+
+
+def _check_has(gateway: Gateway, caller: Caller, name: str) -> None:
+    """Refuse a tool that is withheld from the calling session (W3)."""
+    control = gateway.rules.withheld(name, caller.key) if isinstance(caller, SessionCaller) else None
+    if control is not None:
+        raise Refusal(f"this session does not have the tool {quoted(name)}: {control}", (control,))
 
 
 def _module(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""`sessions_history`: the newest messages of one session (H1-H3)."""
+"""`sessions_history`: the newest messages of one session (H1-H3, H5)."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ from pydantic import Field
 from core.gateway import Gateway
 from core.model.access import Caller
 from core.model.keys import shown
+from core.rules.redact import Allowance
 from core.tools.params import Params
+from core.tools.reading import readable
 from core.tools.target import canonical, find
 
 NAME = "sessions_history"
@@ -25,7 +27,7 @@ class SessionsHistoryParams(Params):
 
 
 async def run(gateway: Gateway, caller: Caller, params: SessionsHistoryParams) -> dict[str, Any]:
-    """Return `{sessionKey, sessionId, messages}`."""
+    """Return `{sessionKey, sessionId, messages}`; for an agent with `truncated` and `omitted` where it was too much."""
     session = await find(gateway, caller, params.session_key)
     history = await gateway.history(
         canonical(gateway, caller, params.session_key),
@@ -33,8 +35,10 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsHistoryParams) -
         limit=min(max(params.limit, 1), MAX_MESSAGES),
         include_tools=params.include_tools,
     )
-    return {
+    messages, omitted = readable(caller, history.messages, Allowance())
+    result = {
         "sessionKey": shown(session.key, gateway.rules.agent_of(caller)),
         "sessionId": history.session_id,
-        "messages": [message.as_json() for message in history.messages],
+        "messages": messages,
     }
+    return result | ({"truncated": True, "omitted": omitted} if omitted else {})

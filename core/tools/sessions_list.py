@@ -8,7 +8,9 @@ from core.gateway import Gateway
 from core.model.access import Caller
 from core.model.keys import KINDS, Kind
 from core.model.sessions import SessionQuery
+from core.rules.redact import Allowance
 from core.tools.params import Params, Text
+from core.tools.reading import readable
 from core.tools.target import find
 
 NAME = "sessions_list"
@@ -50,7 +52,10 @@ class SessionsListParams(Params):
 
 
 async def run(gateway: Gateway, caller: Caller, params: SessionsListParams) -> dict[str, Any]:
-    """Return `{count, sessions}`, with `hasMore` and `nextOffset` where there are more."""
+    """Return `{count, sessions}`, with `hasMore` and `nextOffset` where there are more.
+
+    Messages for an agent share one allowance: `truncated` and `omitted` tell of those that did not fit (H5).
+    """
     limit, minutes = min(max(params.limit, 1), MAX_ROWS), params.active_minutes
     query = SessionQuery(
         kinds=tuple(cast("list[Kind]", params.kinds or [])),
@@ -67,6 +72,7 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsListParams) -> d
     page = await gateway.list_sessions(query, scope)
     agent_id = gateway.rules.agent_of(caller)
     rows: list[dict[str, Any]] = []
+    allowance, omitted = Allowance(), 0
     for session in page.sessions:
         path = await gateway.transcript_path(session)
         children = page.children.get(session.key, ())
@@ -74,9 +80,12 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsListParams) -> d
         if params.message_limit:
             count = min(params.message_limit, MAX_MESSAGES)
             history = await gateway.history(session.key, scope, limit=count, include_tools=False)
-            row["messages"] = [message.as_json() for message in history.messages]
+            row["messages"], missing = readable(caller, history.messages, allowance)
+            omitted += missing
         rows.append(row)
     result: dict[str, Any] = {"count": len(rows), "sessions": rows}
     if page.has_more:
         result |= {"hasMore": True, "nextOffset": params.offset + len(rows)}
+    if omitted:
+        result |= {"truncated": True, "omitted": omitted}
     return result

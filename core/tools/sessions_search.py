@@ -1,11 +1,11 @@
-"""`sessions_search`: words in the transcripts a caller may see (T1)."""
+"""`sessions_search`: words in the transcripts a caller may see (T1, H5)."""
 
 from typing import Any
 
 from pydantic import Field
 
 from core.gateway import Gateway
-from core.model.access import Caller
+from core.model.access import Caller, Operator
 from core.model.keys import shown
 from core.tools.params import Params, Text
 from core.tools.target import find
@@ -29,7 +29,10 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsSearchParams) ->
     only = (await find(gateway, caller, params.session_key)).key if params.session_key else None
     limit = min(max(params.limit, 1), MAX_HITS)
     agent_id = gateway.rules.agent_of(caller)
-    hits = await gateway.search(params.query, gateway.rules.grant(caller).scope, key=only, limit=limit)
+    redacted = not isinstance(caller, Operator)
+    hits = await gateway.search(
+        params.query, gateway.rules.grant(caller).scope, key=only, limit=limit, redacted=redacted
+    )
     results = [
         {
             "sessionKey": shown(hit.key, agent_id),

@@ -32,7 +32,10 @@ class SessionsSendParams(Params):
 
 
 async def run(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> dict[str, Any]:
-    """Return `{runId, status, reply | error}`, or `{status: "forbidden", error, decidedBy}` without a run."""
+    """Return `{runId, status, reply | error, exchange?, delivery?}`, or what refuses it without a run.
+
+    The three states stay apart: `status` is the first run's, `exchange` and `delivery` have their own.
+    """
     try:
         ticket = await _start(gateway, caller, params)
     except Forbidden as error:
@@ -40,14 +43,24 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> d
     if ticket.reply is not None:
         return {"runId": ticket.run_id, "status": "ok", "reply": ticket.reply}
     if params.timeout_seconds == 0:
-        return {"runId": ticket.run_id, "status": "accepted"}
+        return {"runId": ticket.run_id, "status": "accepted", **await _exchange(gateway, ticket.run_id)}
     outcome = await gateway.wait_run(ticket.run_id, params.timeout_seconds)
     result: dict[str, Any] = {"runId": ticket.run_id, "status": outcome.status}
     if outcome.status == "ok":
         result["reply"] = outcome.reply or ""
     else:
         result["error"] = outcome.error or f"the run ended as {outcome.state}"
-    return result
+    return result | await _exchange(gateway, ticket.run_id)
+
+
+async def _exchange(gateway: Gateway, run_id: str) -> dict[str, Any]:
+    """Return what follows the send beside its first run; nothing when the operator alone has sent it (S13)."""
+    found = await gateway.exchange(run_id)
+    if found is None:
+        return {}
+    exchange, delivery = found
+    announce = delivery.as_json() if delivery is not None else {"state": "pending"}
+    return {"exchange": exchange.as_json()} | ({"delivery": announce} if exchange.outcome in {None, "done"} else {})
 
 
 async def _start(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> RunTicket:

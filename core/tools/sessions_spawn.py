@@ -1,4 +1,4 @@
-"""`sessions_spawn`: a sub-agent on a task of its own (W1, W2, W4)."""
+"""`sessions_spawn`: a sub-agent on a task of its own (W1, W2, W4, W8)."""
 
 import math
 from typing import Any, Literal
@@ -7,8 +7,10 @@ from pydantic import Field, model_validator
 
 from core.gateway import Gateway
 from core.model.access import Caller, Operator
+from core.model.attachments import MAX_BYTES, MAX_FILES, Attachment
 from core.model.errors import Forbidden
 from core.model.keys import parse
+from core.model.messages import encodable
 from core.model.runs import RunRequest, SpawnSpec
 from core.tools.params import Params, Text
 from core.tools.target import Refusal
@@ -19,6 +21,21 @@ DESCRIPTION = (
     " when the sub-agent is done."
 )
 MAX_SECONDS = 366 * 86_400.0
+
+
+class AttachmentParams(Params):
+    """One of `attachments` (W8)."""
+
+    name: str = Field(description="Name of the file, without a folder.")
+    content: str = Field(description="Its text, or its bytes in base64.")
+    encoding: Literal["utf8", "base64"] = Field(default="utf8", description="How content is written.")
+    mime_type: str | None = Field(default=None, max_length=127, description="What it holds, for the task.")
+
+
+class AttachAsParams(Params):
+    """`attachAs` (W8)."""
+
+    mount_path: str | None = Field(default=None, max_length=1024, description="Where the files should be seen; a hint.")
 
 
 class SessionsSpawnParams(Params):
@@ -35,6 +52,17 @@ class SessionsSpawnParams(Params):
         default=None, ge=0, le=MAX_SECONDS, description="Stop the sub-agent after that long; 0 for never."
     )
 
+    sandbox: Literal["inherit", "require"] = Field(
+        default="inherit", description="require: refuse unless the sub-agent is sandboxed."
+    )
+    cleanup: Literal["delete", "keep"] = Field(
+        default="keep", description="delete: archive the sub-agent at once when its result is posted."
+    )
+    attachments: list[AttachmentParams] = Field(
+        default=[], description=f"Files for the sub-agent: at most {MAX_FILES}, {MAX_BYTES >> 20} MB in all."
+    )
+    attach_as: AttachAsParams = Field(default_factory=AttachAsParams, description="How the files should be seen.")
+
     @model_validator(mode="before")
     @classmethod
     def _without_older_names(cls, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -42,16 +70,29 @@ class SessionsSpawnParams(Params):
 
 
 async def run(gateway: Gateway, caller: Caller, params: SessionsSpawnParams) -> dict[str, Any]:
-    """Return `{status: "accepted", runId, childSessionKey}`."""
+    """Return `{status: "accepted", runId, childSessionKey, attachments?}`, or what refuses it."""
     requester = _requester(gateway, caller)
     agent_id = (params.agent_id or parse(requester).agent_id or gateway.rules.default_agent).lower()
     limit = None if params.run_timeout_seconds is None else math.ceil(params.run_timeout_seconds * 1000)
-    spec = SpawnSpec(requester, agent_id, params.label, params.model, params.thinking)
+    spec = SpawnSpec(
+        requester,
+        agent_id,
+        params.label,
+        params.model,
+        params.thinking,
+        sandboxed=params.sandbox == "require",
+        cleanup=params.cleanup == "delete",
+        attachments=tuple(
+            Attachment(encodable(file.name), file.content, file.encoding, file.mime_type) for file in params.attachments
+        ),
+        mount_path=params.attach_as.mount_path,
+    )
     try:
         ticket = await gateway.start_run(RunRequest("", params.task, spawn=spec, timeout_ms=limit), caller)
     except Forbidden as error:
         raise Refusal(error.message, error.decided_by) from None
-    return {"status": "accepted", "runId": ticket.run_id, "childSessionKey": ticket.key}
+    result: dict[str, Any] = {"status": "accepted", "runId": ticket.run_id, "childSessionKey": ticket.key}
+    return result | ({"attachments": ticket.attachments.as_json()} if ticket.attachments is not None else {})
 
 
 def _requester(gateway: Gateway, caller: Caller) -> str:

@@ -2,29 +2,35 @@
 
 import sys
 
-from tests.bench import screen, startup, store
+from tests.bench import growth, screen, startup, store, turns
 from tests.bench.table import Figure, print_table
 
 BENCHES = {
     "B1": startup.measure_start,
     "B2": startup.measure_memory,
+    "B7": turns.measure_turns,
+    "exchanges": turns.measure_exchanges,
     "B8": store.measure_appends,
     "B9": screen.measure_busy_list,
     "B10": screen.measure_stream,
     "B11": screen.measure_open,
+    "B13": growth.measure_growth,
 }
+LONG = {"B13-long": growth.measure_growth_long}
+"""Those that take many minutes; only when named."""
 
 
 def main() -> None:
     """Run the benches that were named, or all."""
     wanted = sys.argv[1:] or list(BENCHES)
-    unknown = [name for name in wanted if name not in BENCHES]
+    known = BENCHES | LONG
+    unknown = [name for name in wanted if name not in known]
     if unknown:
-        sys.exit(f"there is no bench {', '.join(unknown)}: use any of {', '.join(BENCHES)}")
+        sys.exit(f"there is no bench {', '.join(unknown)}: use any of {', '.join(known)}")
     figures: list[Figure] = []
     for name in wanted:
         print(f"{name} …", file=sys.stderr, flush=True)
-        figures += BENCHES[name]()
+        figures += known[name]()
     print_table(figures)
 
 

@@ -49,7 +49,7 @@ def test_a_stopped_send_ends_its_run_and_gives_the_state_free(
         sending.wait_for("main: at work")
         ended = sending.end(number)
     assert ended.code == 128 + number
-    sentence = f"stopped by {number.name}; the run at work ends as interrupted, what was said is kept"
+    sentence = f"stopped by {number.name}; what was at work ends as interrupted, what was said is kept"
     if json:
         assert ended.document == {"status": "error", "code": "interrupted", "error": sentence}
         assert "switchboard:" not in ended.err

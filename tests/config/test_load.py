@@ -143,7 +143,7 @@ def test_the_older_agent_section(read: Load) -> None:
 def test_what_means_nothing_here_is_named_once(read: Load) -> None:
     found = read(
         '{gateway: {port: 1}, channels: {telegram: {}}, agents: {defaults: {models: {}, heartbeat: {every: "1h"}},'
-        ' list: [{id: "a", workspace: "x"}]}}'
+        ' list: [{id: "a", avatar: "x"}]}}'
     )
     assert len(found.notices) == 1
     (notice,) = found.notices
@@ -152,7 +152,7 @@ def test_what_means_nothing_here_is_named_once(read: Load) -> None:
         "channels",
         "agents.defaults.models",
         "agents.defaults.heartbeat",
-        "agents.list[0].workspace",
+        "agents.list[0].avatar",
     ):
         assert notice.count(name) == 1
     assert "port" not in notice
@@ -306,3 +306,17 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_no_file_is_no_error_unless_it_was_named(tmp_path: Path) -> None:
     places = Places(tmp_path, tmp_path / "none.json5", "x", "x", config_required=False)
     assert load(places, {}) == Settings()
+
+
+def test_workspaces(read: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    found = read(
+        '{agents: {defaults: {workspace: "~/work"}, list: [{id: "a"}, {id: "b", workspace: "/srv/b"}]}}'
+    ).agents
+    assert (found["a"].workspace, found["b"].workspace) == (Path("/somewhere/work"), Path("/srv/b"))
+    assert read("{}").agents["main"].workspace is None
+    for bad in ("work", "~root/work", ""):
+        with pytest.raises(
+            Invalid, match=r"agents\.defaults\.workspace is .*: expected a folder that begins with / or ~/"
+        ):
+            read(f'{{agents: {{defaults: {{workspace: "{bad}"}}}}}}')

@@ -13,6 +13,7 @@ from console.host import Host
 from console.screens.watch_keys import WatchScreen
 from console.widgets.composer import Composer
 from core.agents.choose import AgentBackends
+from core.channels import Channels
 from core.config.paths import Places
 from core.config.settings import ModelSettings, Settings
 from core.model.access import ALL
@@ -39,8 +40,8 @@ class _Backends(AgentBackends):
 
 
 class _Host(Host):
-    def __init__(self, places: Places, agent: Agent) -> None:
-        super().__init__(places)
+    def __init__(self, places: Places, agent: Agent, channels: Channels | None) -> None:
+        super().__init__(places, channels=channels)
         self._agent = agent
 
     async def settings(self) -> Settings:
@@ -183,6 +184,7 @@ async def console(
     config: str | None = None,
     *,
     agent: Agent | None = None,
+    channels: Channels | None = None,
     size: tuple[int, int] = (120, 36),
     live: bool = True,
 ) -> AsyncGenerator[Desk]:
@@ -191,9 +193,11 @@ async def console(
     Args:
         config: Words of the configuration file.
         agent: Plays all agents; without one the builtin agent does, without pauses.
+        channels: What there is besides webchat.
         live: Wait until the runtime has started.
     """
-    host = Host(places(state, config), pace=0.0) if agent is None else _Host(places(state, config), agent)
+    where = places(state, config)
+    host = Host(where, pace=0.0, channels=channels) if agent is None else _Host(where, agent, channels)
     app = _App(host)
     try:
         async with app.run_test(size=size) as pilot:

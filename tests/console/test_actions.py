@@ -271,7 +271,7 @@ async def test_abort_keeps_what_was_said_and_drops_the_queued(fleet: Path) -> No
         await begin(desk.runtime, OPS, "say later")
         await desk.until(lambda: desk.app.desk.book.rows[OPS].words.startswith("1 2"))
         await desk.press("a")
-        await desk.shows("Aborting stops its run and drops 1 queued")
+        await desk.shows("Aborting stops its 2 runs; what was said")
         await desk.press("y")
         await desk.said("2 runs stopped, what was said is kept")
         await desk.until(lambda: not desk.runtime.active_runs)
@@ -455,7 +455,7 @@ async def test_the_dialogs_open_and_escape_closes_them(fleet: Path) -> None:
 async def test_f5_says_that_the_configuration_is_in_use(fleet: Path) -> None:
     async with console(fleet) as desk:
         await desk.press("f5")
-        assert "the configuration is in use" in desk.notice
+        assert "the configuration was read again and is in use" in desk.notice
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+q", "ctrl+c"])

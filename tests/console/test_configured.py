@@ -66,14 +66,14 @@ async def test_an_unknown_theme_says_the_nearest_and_the_console_goes_on(fleet: 
 
 
 async def test_a_keymap_works_and_shows(fleet: Path) -> None:
-    async with console(fleet, '{console: {keymap: {archive: "z", policy: "ctrl+y, P"}}}', size=(120, 60)) as desk:
-        await desk.shows("^y P policy")
+    async with console(fleet, '{console: {keymap: {archive: "z", policy: "ctrl+y, U"}}}', size=(120, 60)) as desk:
+        await desk.shows("^y U policy")
         await desk.press("x", "p")
         assert (await desk.session(OPS)).archived_at is None
-        await desk.press("P")
+        await desk.press("U")
         await desk.said("ops: allow")
         await desk.press("question_mark")
-        await desk.shows("z         Archive the session", "^y P      Send policy")
+        await desk.shows("z         Archive the session", "^y U      Send policy")
         await desk.press("escape", "z")
         await desk.said("ops: archived")
         assert (await desk.session(OPS)).archived_at is not None

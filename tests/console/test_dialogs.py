@@ -61,8 +61,7 @@ async def test_send_from_a_session_to_another_says_where_it_came_from(fleet: Pat
         await desk.write("say from the job")
         await desk.press("ctrl+s")
         await desk.said("answered: from the job")
-        asked = (await desk.messages(MAIN))[-2]
-        assert asked.text == "say from the job"
+        (asked,) = [message for message in await desk.messages(MAIN) if message.text == "say from the job"]
         assert asked.provenance is not None
         assert asked.provenance.source_session_key == CRON
         assert desk.selected == MAIN

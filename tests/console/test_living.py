@@ -150,8 +150,8 @@ async def test_enter_follows_a_message_to_where_it_came_from(fleet: Path) -> Non
     async with console(fleet, '{tools: {sessions: {visibility: "all"}}}') as desk:
         await send(desk.runtime, MAIN, f"send to {OPS}: say from afar")
         await desk.open(OPS)
-        await desk.shows("from afar")
-        await desk.press("k", "k")
+        await desk.at_rest()
+        await desk.press("g", "j", "j")
         item = desk.screen.main.view.current
         assert item is not None
         assert item.source == MAIN

@@ -13,7 +13,7 @@ from core.config.paths import find_places
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-START = "python3 -m venv .venv && .venv/bin/pip install --quiet . && .venv/bin/switchboard"
+START = "python3 -m venv .venv && .venv/bin/pip install --quiet '.[mcp]' && .venv/bin/switchboard"
 TESTS = "python3 -m venv .venv && .venv/bin/pip install --quiet -e '.[test]' && .venv/bin/pytest"
 TEXTS = {
     ".cfg",

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from console.live.clean import clean, clean_line
+from console.live.exchanges import Exchanges
 from console.live.transcript import Transcript
 from console.themes import DEFAULT_THEME, THEMES
 from console.widgets.ink import fit
@@ -58,7 +59,7 @@ def test_any_message_is_drawn_and_has_its_height(texts: list[str], width: int, a
     transcript.apply_delta(Delta("key", "run", 0, "text", 0, one))
     transcript.apply_delta(Delta("key", "run", 1, "thinking", 0, two))
     transcript.apply_tool(ToolProgress("key", "run", "c", three, four), at)
-    lines = MessageLines(INKS, MarkdownLines(INKS), width, "agent", lambda key: clean_line(key, 60))
+    lines = MessageLines(INKS, MarkdownLines(INKS), width, "agent", lambda key: clean_line(key, 60), Exchanges())
     lines.thinking = True
     chunks: list[Chunk] = lines.live(transcript, transcript.live, at, at)
     for seq in range(1, 6):

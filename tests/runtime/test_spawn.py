@@ -74,8 +74,9 @@ async def test_a_spawn_answers_at_once_and_its_result_is_posted_back(state: Path
         row = await session(runtime, child)
         for part in ("120 tokens", "$0.1250", f"session {child}", f"id {row.session_id}", f"{row.session_id}.jsonl"):
             assert part in text
-        assert await words(runtime, child) == [("user", "find it"), ("assistant", "found it")]
-        assert [turn.key for turn in agent.turns] == [child], "the posting starts no run of the requester"
+        assert (await words(runtime, child))[:2] == [("user", "find it"), ("assistant", "found it")]
+        assert {turn.key for turn in agent.turns} == {child}, "the posting starts no run of the requester"
+        assert [turn.kind for turn in agent.turns] == ["subagent", "announce"]
         (parent,) = [r for r in (await call(runtime, "sessions_list"))["sessions"] if r["key"] == "main"]
         assert parent["childSessions"] == [child]
 

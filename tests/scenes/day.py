@@ -20,37 +20,50 @@ from unittest.mock import patch
 
 from console.host import Host
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, ToolEnded, ToolResult, ToolStarted, Turn
+from core.channels import NotTaken, Outgoing
 from core.config.load import load
 from core.config.paths import Places
 from core.config.settings import Settings
+from core.config.watch import ConfigWatch, stamp_of
 from core.model import ids
-from core.model.access import OPERATOR
+from core.model.access import OPERATOR, Operator
+from core.model.exchanges import OPEN_DELIVERIES as OPEN
 from core.model.messages import text_block, tool_call_block
 from core.model.sessions import SessionPatch
 from core.runtime import live_reply
+from core.runtime.announce import SPAWN_INPUT
+from core.tools.dispatch import dispatch
 from tests.scenes.script import (
-    COMPARE,
+    ANNOUNCES,
     DESIGN,
     FAMILY,
+    ICONS,
     LICENCES,
     MAIN,
     MODEL,
+    NEAR,
     OLD_IDEA,
+    ON_CALL,
     OPS,
     ORDER,
+    PARCEL,
+    PROMISE,
     REGION,
     RESEARCH,
     SCRIPT,
     SUPPORT,
     TOKYO,
+    TONIGHT,
+    USERS,
     Fail,
     Hold,
+    Part,
     Say,
     Use,
     Work,
 )
 from tests.support.clock import FakeClock
-from tests.support.runtimes import Agent, begin, until
+from tests.support.runtimes import Agent, begin, quiet
 
 MIDNIGHT: Final = 1_773_273_600_000
 """12 March 2026, 00:00 UTC, in ms since the Unix epoch."""
@@ -91,11 +104,19 @@ class SceneHost(Host):
         file = folder / "config.json5"
         if config is not None:
             file.write_text(json.dumps(config), encoding="utf-8")
-        super().__init__(Places(folder / "state", file, "scene", "scene", config_required=False), clock=self.clock)
+        super().__init__(
+            Places(folder / "state", file, "scene", "scene", config_required=False),
+            clock=self.clock,
+            channels={"slack": Slack(), "telegram": Telegram(), "signal": Signal()},
+        )
 
     async def settings(self) -> Settings:
         """Read the configuration; who answers is always the script."""
         self._backends = cast("Any", self.cast)
+        # Nobody changes the file of a scene: the time of what looks after it stands still.
+        self._watch = ConfigWatch(
+            self.places, FakeClock(), stamp_of(self.places), self.runtime.configure, self.runtime.complain
+        )
         return load(self.places, {})
 
     async def start(self, command: str, *, run_all: bool = True, run_own: bool = True) -> None:
@@ -120,7 +141,7 @@ class Cast(Agent):
 
     async def _act(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
         asked, said = turn.transcript[-1].text, ""
-        part = SCRIPT[asked]
+        part = SCRIPT.get(asked) or _announce(turn, asked)
         for number, step in enumerate(part.steps):
             match step:
                 case Say(text):
@@ -148,6 +169,37 @@ class Cast(Agent):
         yield ToolEnded(call_id, use.tool, known or await turn.call_tool(call_id, use.tool, use.arguments))
 
 
+def _announce(turn: Turn, asked: str) -> Part:
+    """Return what an agent does that is asked what to announce."""
+    began = turn.transcript[0].text if asked == SPAWN_INPUT else next(word for word in ANNOUNCES if word in asked)
+    return Part((Work(1), Say(ANNOUNCES[began])))
+
+
+class Slack:
+    """A channel that takes everything."""
+
+    async def deliver(self, delivery: Outgoing) -> None:
+        """Take a text."""
+        del delivery
+
+
+class Telegram:
+    """A channel that is busy."""
+
+    async def deliver(self, delivery: Outgoing) -> None:
+        """Take nothing, and ask to be left alone for two hours."""
+        del delivery
+        raise NotTaken("telegram is busy: too many requests", 7200.0)
+
+
+class Signal:
+    """A channel that breaks down."""
+
+    async def deliver(self, delivery: Outgoing) -> None:
+        """Leave it unknown whether the text was taken."""
+        raise ConnectionResetError
+
+
 class Day:
     """The day of a fleet: the morning before the console is opened, and what happens while it is."""
 
@@ -166,20 +218,29 @@ class Day:
         await self._go_on(OLD_IDEA)
         await self._say("10:15", MAIN, "Good morning. What is open?")
         await self._say("11:20", TOKYO, "配送は間に合いますか。", label="東京サポート")
+        await self._send("11:25", MAIN, TOKYO, PROMISE)
         await begin(self._host.runtime, DESIGN, "/send on")
-        await self._say("12:10", DESIGN, "Is the icon set final?", label="design")
+        await begin(self._host.runtime, DESIGN, "/label design")
+        await self._send("12:10", MAIN, DESIGN, ICONS)
         await begin(self._host.runtime, DESIGN, "/send inherit")
+        await self._go_on(ICONS)
         await self._say("13:05", SUPPORT, "Can I change my address?", label="support-42")
 
     async def afternoon(self) -> None:
         """Live until 14:03, with something going on everywhere."""
         await self._say("13:58", "hook:deploy", "Deploy 2f9c1ab to production.")
         await self._say("14:01", MAIN, REGION)
-        await self._go_on(COMPARE)
+        await self._go_on(NEAR)
         await self._go_on(RESEARCH)
+        await self._say("14:01:40", MAIN, USERS)
         await self._say("14:02:20", "node-laptop", "Anything new since this morning?")
         await self._say("14:02:38", SUPPORT, ORDER)
         await self._until("14:03")
+
+    async def errands(self) -> None:
+        """Live until 13:30: what is announced on channels that are not well."""
+        await self._send("13:20", MAIN, SUPPORT, PARCEL)
+        await self._send("13:30", MAIN, ON_CALL, TONIGHT)
 
     async def ask(self, key: str, message: str) -> None:
         """Send a message now and wait until the agent has done what the script says."""
@@ -192,6 +253,12 @@ class Day:
         if label is not None:
             await self._host.runtime.patch(key, SessionPatch({"label": label}), OPERATOR)
 
+    async def _send(self, at: str, sender: str, key: str, message: str) -> None:
+        await self._until(at)
+        arguments = {"sessionKey": key, "message": message, "timeoutSeconds": 0}
+        await dispatch(self._host.runtime, Operator(sender), "sessions_send", arguments)
+        await self._settled()
+
     async def _go_on(self, message: str) -> None:
         self._host.cast.holding.pop(message).set()
         await self._settled()
@@ -201,5 +268,17 @@ class Day:
         await self._host.clock.advance(hours * 3600 + minutes * 60 + seconds - self._host.clock.monotonic())
 
     async def _settled(self) -> None:
-        """Wait until every run at work holds where the script says so, and all others have ended."""
-        await until(lambda: len(self._host.runtime.active_runs) == len(self._host.cast.holding))
+        """Wait until every run at work holds where the script says so, all others have ended, and nothing is sent."""
+        while not await self._is_settled():
+            await quiet(self._host.runtime)
+
+    async def _is_settled(self) -> bool:
+        """Whether all is at rest, and still is when what was written meanwhile has been acted upon."""
+        runtime, cast = self._host.runtime, self._host.cast
+        for _ in range(2):
+            found = await runtime.deliveries(states=OPEN, limit=10)
+            under_way = [each for each in found if each.state == "sending" or each.due_at <= runtime.now_ms()]
+            if len(runtime.active_runs) != len(cast.holding) or under_way:
+                return False
+            await quiet(runtime)
+        return True

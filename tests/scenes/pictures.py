@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from console.app import SwitchboardApp
 from console.widgets.ink import GLYPHS
 from tests.scenes.day import Day, SceneHost, fixed_world
-from tests.scenes.script import CONFIG, DESIGN, OPS, SUPPORT
+from tests.scenes.script import CONFIG, DESIGN, MAIN, OPS, SUPPORT, TOKYO
 from tests.support.runtimes import until
 
 FOLDER: Final = Path(__file__).parents[2] / "screenshots"
@@ -196,6 +196,18 @@ async def _read(stage: Stage) -> None:
     await stage.press("enter")
 
 
+async def _exchange(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.open(MAIN)
+    await stage.press("enter")
+
+
+async def _announced(stage: Stage) -> None:
+    await _watch(stage)
+    await stage.open(TOKYO)
+    await stage.press("enter", "k", "k", "enter", "G")
+
+
 async def _tiled(stage: Stage) -> None:
     await _watch(stage)
     await stage.press("v")
@@ -256,6 +268,26 @@ async def _abort(stage: Stage) -> None:
     await stage.press("a")
 
 
+async def _deliveries(stage: Stage) -> None:
+    await stage.day.errands()
+    await _watch(stage)
+    await stage.press("D")
+    await stage.press("j")
+
+
+async def _policy(stage: Stage) -> None:
+    await stage.day.errands()
+    await _watch(stage)
+    await stage.open(DESIGN)
+    await stage.press("P")
+
+
+async def _what_if(stage: Stage) -> None:
+    await _policy(stage)
+    await stage.press("slash")
+    await stage.write("agent:research:discord:channel:new")
+
+
 def _themed(name: str) -> dict[str, Any]:
     return CONFIG | {"console": {"theme": f"switchboard-{name}"}}
 
@@ -271,18 +303,27 @@ _EVERYWHERE: Final = {
     "denied": _denied,
     "search": _search,
     "abort": _abort,
+    "deliveries": _deliveries,
+    "policy": _policy,
 }
 SCENES: Final = {
     "watch-80x24": Scene(NARROW, _watch),
     "watch-120x36": Scene(MEDIUM, _watch),
     "watch-200x60": Scene(WIDE, _watch),
     "reading-80x24": Scene(NARROW, _read),
+    "exchange-80x24": Scene(NARROW, _exchange),
+    "exchange-120x36": Scene(MEDIUM, _exchange),
+    "exchange-200x60": Scene(WIDE, _exchange),
+    "announced-120x36": Scene(MEDIUM, _announced),
     "tiled-200x60": Scene(WIDE, _tiled),
     **{f"{name}-80x24": Scene(NARROW, play) for name, play in _EVERYWHERE.items()},
     **{f"{name}-120x36": Scene(MEDIUM, play) for name, play in _EVERYWHERE.items()},
     "first-start-80x24": Scene(NARROW, _first_start, config=None),
     "first-start-120x36": Scene(MEDIUM, _first_start, config=None),
     "first-start-200x60": Scene(WIDE, _first_start, config=None),
+    "deliveries-200x60": Scene(WIDE, _deliveries),
+    "policy-200x60": Scene(WIDE, _policy),
+    "what-if-120x36": Scene(MEDIUM, _what_if),
     "too-small-36x8": Scene((36, 8), _watch),
     "light-120x36": Scene(MEDIUM, _watch, _themed("light")),
     "contrast-120x36": Scene(MEDIUM, _watch, _themed("contrast")),

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from core.model.messages import Usage
+from core.runtime.announce import ANNOUNCE_SKIP
+from core.runtime.exchange import REPLY_SKIP
 
 MODEL: Final = "anthropic/claude-sonnet-5"
 MAIN: Final = "agent:main:main"
@@ -12,6 +14,7 @@ DESIGN: Final = "agent:main:discord:channel:design"
 FAMILY: Final = "agent:main:whatsapp:group:family"
 SUPPORT: Final = "agent:main:telegram:direct:42"
 TOKYO: Final = "agent:main:slack:group:tokyo"
+ON_CALL: Final = "agent:main:signal:group:on-call"
 
 CONFIG: Final[dict[str, Any]] = {
     "models": {
@@ -94,6 +97,13 @@ class Part:
 
 
 REGION: Final = "Which region first, eu or us? Ask ops, and look at prices yourself."
+USERS: Final = "And where are our users?"
+ICONS: Final = "Is the icon set final?"
+PROMISE: Final = "May I promise Thursday to everybody in Tokyo?"
+PARCEL: Final = "Tell the customer of order 1177 that the parcel has left."
+TONIGHT: Final = "Who is on call tonight?"
+QUESTION: Final = "Both work. Does the price count more, or how near it is?"
+NEAR: Final = "How near it is, and look at prices before you answer."
 COMPARE: Final = "Compare the two regions and tell me which one to start with."
 RESEARCH: Final = "Research eu prices."
 LICENCES: Final = "Check the licences of all dependencies."
@@ -131,7 +141,14 @@ SCRIPT: Final[dict[str, Part]] = {
     "Morning report?": _answer(3, "Battery at 81 %, two updates are waiting.", 1_900, 0.01),
     "Disk?": _answer(1, "212 GB free.", 900, 0.02),
     "Dinner on Sunday?": _answer(2, "Sunday at six, Ana brings the cake.", 800, 0.004),
-    "Is the icon set final?": _answer(6, "Yes: 24 icons, all on the grid.", 7_700, 0.08),
+    ICONS: Part((Hold(), Work(6), Say("Yes: 24 icons, all on the grid.")), Usage(7_700, 30, cost_usd=0.08)),
+    "Yes: 24 icons, all on the grid.": _answer(1, REPLY_SKIP, 93_700, 0.01),
+    PROMISE: _answer(3, "Yes: all parcels for Tokyo leave tonight.", 5_300, 0.05),
+    "Yes: all parcels for Tokyo leave tonight.": _answer(1, REPLY_SKIP, 93_400, 0.01),
+    PARCEL: _answer(2, "I will, with the number of the carrier.", 2_100, 0.02),
+    "I will, with the number of the carrier.": _answer(1, REPLY_SKIP, 500, 0.01),
+    TONIGHT: _answer(2, "Ana until two, then Kofi.", 900, 0.01),
+    "Ana until two, then Kofi.": _answer(1, REPLY_SKIP, 500, 0.01),
     "配送は間に合いますか。": _answer(4, "はい、木曜日の午前に届きます。", 5_100, 0.05),
     "Can I change my address?": _answer(5, "Yes, until the parcel leaves.", 10_900, 0.11),
     "Anything new since this morning?": _answer(3, "Both updates are in, no restart needed.", 17_900, 0.03),
@@ -148,7 +165,7 @@ SCRIPT: Final[dict[str, Part]] = {
     LICENCES: Part(
         (Hold(), Work(72), Say("All permissive; one needs its notice kept.")), Usage(2_700, 300, cost_usd=0.02)
     ),
-    OLD_IDEA: Part((Hold(), Work(31), Fail("the page it links to is gone (404)"))),
+    OLD_IDEA: Part((Hold(), Work(31), Say("The page it links to is gone.")), Usage(1_100, 100, cost_usd=0.01)),
     "Deploy 2f9c1ab to production.": Part(
         (Work(2), Fail("model refused: 401 from the provider, the key is not valid"))
     ),
@@ -163,11 +180,13 @@ SCRIPT: Final[dict[str, Part]] = {
         (
             Work(4),
             Use("sessions_send", {"sessionKey": OPS, "message": COMPARE, "timeoutSeconds": 0}),
-            Say("ops is comparing them. Meanwhile I look at where your users are"),
-            Hold(),
+            Say("I have asked ops to compare them."),
         )
     ),
-    COMPARE: Part(
+    COMPARE: _answer(5, QUESTION, 12_300, 0.01),
+    QUESTION: _answer(3, NEAR, 94_100, 0.02),
+    USERS: Part((Work(2), Say("Most of them are in Europe. I am counting those of last month"), Hold())),
+    NEAR: Part(
         (
             Hold(),
             Say("Looking at both. First, whether anybody in support complains of latency."),
@@ -189,3 +208,12 @@ SCRIPT: Final[dict[str, Part]] = {
     ),
 }
 """By the message."""
+
+ANNOUNCES: Final[dict[str, str]] = {
+    LICENCES: "All licences are permissive; one needs its notice kept.",
+    OLD_IDEA: ANNOUNCE_SKIP,
+    PARCEL: "Your parcel has left. With the number 8841-77-20 the carrier shows where it is.",
+    TONIGHT: "On call tonight: Ana until two, then Kofi. Whoever wants to swap says so before six.",
+    PROMISE: "木曜日の午前に、東京の全員に届きます。",
+}
+"""What is announced, by the message that began it all; what is not here holds."""

@@ -1,29 +1,45 @@
-"""DESIGN 5, 15: SIGKILL at any moment loses nothing that was acknowledged; the short form of `tests.support.kills`."""
+"""S9-S11, DESIGN 5: SIGKILL at any moment loses, doubles and claims nothing: `tests.support.kills` in short."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.support.kills import ACCEPTING, COMMIT, IDLE, PHASES, RECOVERING, STREAMING, campaign, phase_of
+from tests.support.kills import (
+    ACCEPTING,
+    ANNOUNCE,
+    COMMIT,
+    DELIVERING,
+    LOOP,
+    PHASES,
+    RECOVERING,
+    STREAMING,
+    campaign,
+    phases_of,
+)
 
 
+@pytest.mark.spec("S9", "S11", "W6")
 @pytest.mark.timeout(110)
-def test_a_few_kills_of_each_phase_lose_nothing(state: Path) -> None:
-    report = campaign(state, 3, seed=7, seconds=60)
+def test_fifty_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    report = campaign(tmp_path, 7, seed=7, seconds=90)
     assert report.problems == [], "\n".join(report.log)
-    assert all(report.kills[phase] >= 3 for phase in PHASES), "\n".join(report.log)
-    assert len(report.acknowledged) > 50
+    assert all(report.kills[phase] >= 7 for phase in PHASES), "\n".join(report.log)
+    assert report.kills.total() >= 49
+    assert report.counted["runs acknowledged"] > 200
+    assert report.counted["send done"] > 20, report.counted
+    assert report.counted["spawn done"] > 20, report.counted
+    assert report.counted["deliveries sent"] > 20, report.counted
 
 
-def test_the_phase_is_read_off_the_last_lines() -> None:
+def test_the_phase_is_read_off_the_last_lines_and_the_rows() -> None:
     started = ["recovering", "commit", "committed", "ready"]
-    assert phase_of(started[:2], 3) == RECOVERING
-    assert phase_of(started, 3) == phase_of(started[:2], 0) == IDLE
+    assert phases_of(started[:2], {STREAMING}, {STREAMING}) == {RECOVERING}
+    assert phases_of(started[:2], set(), set()) == phases_of(started, {STREAMING}, set()) == set()
     accepting = [*started, "sending a"]
-    assert phase_of(accepting, 0) == ACCEPTING
-    assert phase_of([*accepting, "commit"], 0) == COMMIT
-    assert phase_of([*accepting, "commit", "committed"], 0) == ACCEPTING
+    assert phases_of(accepting, set(), set()) == {ACCEPTING}
+    assert phases_of([*accepting, "commit"], set(), {LOOP}) == {COMMIT, LOOP}
+    assert phases_of([*accepting, "commit", "committed"], set(), {DELIVERING}) == {ACCEPTING, DELIVERING}
     acknowledged = [*accepting, "commit", "committed", "ack a"]
-    assert phase_of(acknowledged, 0) == IDLE
-    assert phase_of([*acknowledged, "saying a"], 0) == STREAMING
-    assert phase_of([*acknowledged, "saying a", "ended a"], 0) == IDLE
+    assert phases_of(acknowledged, set(), {STREAMING}) == set(), "its first words are not out"
+    assert phases_of([*acknowledged, "saying a"], set(), {ANNOUNCE}) == {STREAMING, ANNOUNCE}
+    assert phases_of([*acknowledged, "saying a", "ended a"], set(), set()) == set()

@@ -11,7 +11,7 @@ import pytest
 from core.model.access import ALL, Agents, One, Tree
 from core.model.messages import user_draft
 from core.model.sessions import Session, SessionQuery
-from core.store import jsonl, messages, runs, search, sessions
+from core.store import deliveries, exchanges, jsonl, messages, runs, search, sessions
 from core.store.database import Store, Tx, last_rev
 from core.store.runs import NewRun
 from tests.support.stores import create, opened, say, tool_draft
@@ -213,3 +213,19 @@ def test_a_rare_word_is_found_without_reading_messages(store: Store) -> None:
     common = cost(store.db, lambda: search.messages(store.db, "word", ALL, limit=10))
     assert rare < 50
     assert common < 400, "newest first, and no more than the limit are read"
+
+
+async def test_what_is_due_and_what_belongs_together_is_found_through_indexes(store: Store) -> None:
+    explaining = Explaining(store.db)
+    db = cast("sqlite3.Connection", explaining)
+    deliveries.in_state(db, "pending")
+    deliveries.in_state(db, "sending")
+    deliveries.of_exchange(db, "x")
+    sessions.finished_children(db, 5)
+    sessions.first_finished_child(db)
+    sessions.live_children(db, SHORT)
+    exchanges.hops(db, "x")
+    exchanges.of_session(db, SHORT, limit=5)
+    runs.has_steps(db, "x")
+    for plan in explaining.plans:
+        assert not re.search(r"SCAN (sessions|exchanges|deliveries|runs)(?! USING INDEX deliveries_open)", plan), plan

@@ -1,41 +1,56 @@
-"""Kills a working runtime with SIGKILL, again and again, and looks whether anything that was acknowledged is gone.
+"""Kills a working runtime with SIGKILL, again and again, and looks whether anything is gone, doubled or only claimed.
 
-    python -m tests.support.kills --count 20
+    python -m tests.support.kills --count 143
 
-kills until each phase was hit that often, logs each kill, and prints a table. The phases: before the acknowledgement (a
-message was given to the writer), in the commit, streaming (runs are at work and nothing is being written), recovering.
+kills until each of the seven phases was hit that often (143: a thousand kills and more), logs each kill, and prints a
+table. The phases: before the acknowledgement (a message was given to the writer), in the commit, streaming (runs are at
+work and nothing is being written), a turn of a reply-back loop, an announce step, delivering (a channel is being
+asked), recovering. The channel is a real server in this process; now and then it is busy, refuses, or hangs up.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
 import select
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
-from core.config.settings import Settings
 from core.runtime.gateway import Runtime
 from core.store import runs
-from tests.support.kill_driver import SlowAgent
+from tests.support.channel_sink import Accept, Answer, Busy, ChannelSink, Die, Post, Refuse
+from tests.support.invariants import look
+from tests.support.kill_driver import SETTINGS, SlowAgent
+from tests.support.runtimes import until
 from tests.support.stores import ROOT, other_connection
 
 ACCEPTING, COMMIT, STREAMING, RECOVERING = "before the acknowledgement", "in the commit", "streaming", "recovering"
+LOOP, ANNOUNCE, DELIVERING = "a turn of a loop", "an announce step", "delivering"
 IDLE = "nothing under way"
-PHASES = (STREAMING, RECOVERING, ACCEPTING, COMMIT)
-_MODES = {ACCEPTING: "send", COMMIT: "send", STREAMING: "stream", RECOVERING: "stream"}
-_SIGNS = {ACCEPTING: "sending", COMMIT: "commit", STREAMING: "saying", RECOVERING: "recovering"}
-_DELAYS = {ACCEPTING: 0.0004, COMMIT: 0.0004, STREAMING: 0.08, RECOVERING: 0.02}
-"""Seconds at most between the sign and the kill; a phase is hit when it is still under way then."""
+PHASES = (STREAMING, LOOP, ANNOUNCE, DELIVERING, RECOVERING, ACCEPTING, COMMIT)
+KILLS_A_DIRECTORY = 50
+_MODES = {ACCEPTING: "send", COMMIT: "send", STREAMING: "stream"}
+_SIGNS = {
+    ACCEPTING: "sending",
+    COMMIT: "commit",
+    STREAMING: "saying",
+    RECOVERING: "recovering",
+    LOOP: "replying",
+    ANNOUNCE: "announcing",
+    DELIVERING: "delivering",
+}
+_DELAYS = {STREAMING: 0.08, RECOVERING: 0.02, LOOP: 0.002, ANNOUNCE: 0.002, DELIVERING: 0.001}
+"""Seconds at most between the sign and the kill, else 0.4 ms; a phase is hit when it is still under way then."""
 
 
 @dataclass
@@ -43,9 +58,10 @@ class Report:
     """What a series of kills came to.
 
     Attributes:
-        acknowledged: Ids of all runs whose acceptance was acknowledged.
+        acknowledged: Ids of all runs whose acceptance was acknowledged, in the state directory at hand.
         ended: Ids of those whose end was acknowledged too.
         problems: Everything that must not be; empty when all is well.
+        counted: What there was in all state directories, by name.
     """
 
     kills: Counter[str] = field(default_factory=Counter[str])
@@ -53,77 +69,169 @@ class Report:
     ended: set[str] = field(default_factory=set[str])
     problems: list[str] = field(default_factory=list[str])
     log: list[str] = field(default_factory=list[str])
+    counted: Counter[str] = field(default_factory=Counter[str])
 
 
-def campaign(state: Path, count: int, *, seed: int, seconds: float, echo: bool = False) -> Report:
-    """Kill until each phase was hit `count` times, or the time is up; then recover and compare."""
+class Sink:
+    """A channel sink on a thread and a loop of its own; use it with `with`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self.sink = ChannelSink()
+        self.sink.handler = self._answer
+
+    def __enter__(self) -> Self:
+        """Start to listen."""
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.sink.listen(), self._loop).result()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop."""
+        asyncio.run_coroutine_threadsafe(self.sink.shut(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def taken(self) -> Counter[str]:
+        """How often the channel has the text of each delivery."""
+        return Counter(post.delivery_id for post in list(self.sink.taken))
+
+    def clear(self) -> None:
+        """Forget what was posted."""
+        self.sink.taken.clear()
+
+    def _answer(self, _post: Post) -> Answer:
+        number = len(self.sink.posts)
+        if number % 11 == 0:
+            return Busy()
+        return Die() if number % 17 == 0 else Refuse("no") if number % 23 == 0 else Accept()
+
+
+class Driver:
+    """The process that forks what is killed; use it with `with`."""
+
+    def __init__(self, port: int) -> None:
+        command = [sys.executable, "-m", "tests.support.kill_driver", str(port)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, bufsize=0)
+
+    def __enter__(self) -> Self:
+        """Have it ready."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End it."""
+        self._process.communicate()
+
+    def kill_once(self, state: Path, wanted: str, prefix: str, dice: random.Random) -> list[str]:
+        """Start a runtime, kill it when it shows the sign of a phase, and return what it had said."""
+        assert self._process.stdin is not None
+        mode = _MODES.get(wanted, "exchange")
+        mode = dice.choice(("stream", "exchange")) if wanted == RECOVERING else mode
+        self._process.stdin.write(f"{state} {mode} {prefix}\n".encode())
+        signs = 1 if wanted == RECOVERING else 24 if wanted == STREAMING else dice.randint(1, 40)
+        sign, lines = _SIGNS[wanted], list[str]()
+        while sum(line.split()[0] == sign for line in lines) < signs or not any(line[:3] == "pid" for line in lines):
+            lines = self._read(lines)
+        pause = time.perf_counter() + dice.random() * _DELAYS.get(wanted, 0.0004)
+        while time.perf_counter() < pause:
+            pass
+        (pid,) = (int(line.split()[1]) for line in lines if line.startswith("pid "))
+        os.kill(pid, signal.SIGKILL)
+        while lines[-1] != "dead":
+            lines = self._read(lines)
+        return [line for line in lines if line != "dead" and not line.startswith("pid ")]
+
+    def _read(self, lines: list[str]) -> list[str]:
+        """Return the lines so far with at least one more."""
+        assert self._process.stdout is not None
+        data = b""
+        while not data.endswith(b"\n"):
+            ready, _, _ = select.select([self._process.stdout], [], [], 30)
+            piece = self._process.stdout.read(65_536) if ready else b""
+            assert piece, f"the driver fell silent: {lines[-5:]}"
+            data += piece
+        return lines + data.decode().split("\n")[:-1]
+
+
+def campaign(folder: Path, count: int, *, seed: int, seconds: float, echo: bool = False) -> Report:
+    """Kill until each phase was hit `count` times, or the time is up.
+
+    Every so many kills the directory is recovered, drained and compared, and a new one begun.
+    """
     report, dice, end = Report(), random.Random(seed), time.monotonic() + seconds
     number = 0
-    while any(report.kills[phase] < count for phase in PHASES) and time.monotonic() < end:
-        left = left_running(state)
-        wanted = min(PHASES, key=lambda phase: report.kills[phase])
-        wanted = STREAMING if wanted == RECOVERING and not left else wanted
-        number += 1
-        lines = kill_once(state, wanted, f"k{number}", dice)
-        found = phase_of(lines, left)
-        report.kills[found] += 1
-        take_in(report, lines)
-        report.log.append(
-            f"kill {number}: {found} ({left} runs to recover, {len(report.acknowledged)} acknowledged so far)"
-        )
-        if echo:
-            print(report.log[-1], flush=True)
-        report.problems += look(state, report)
-    report.problems += asyncio.run(recover(state, report))
+
+    def goes_on() -> bool:
+        return any(report.kills[phase] < count for phase in PHASES) and time.monotonic() < end
+
+    with Sink() as sink, Driver(sink.sink.port) as driver:
+        while goes_on():
+            state = folder / f"state{number}"
+            for _ in range(KILLS_A_DIRECTORY):
+                number += 1
+                one_more(state, number, report, dice, driver, sink)
+                if echo:
+                    print(report.log[-1], flush=True)
+                if not goes_on():
+                    break
+            report.problems += asyncio.run(recover(state, report, sink))
+            count_up(state, report)
+            report.acknowledged.clear()
+            report.ended.clear()
+            sink.clear()
     return report
 
 
-def left_running(state: Path) -> int:
-    """Return how many runs the last process left under way."""
+def one_more(state: Path, number: int, report: Report, dice: random.Random, driver: Driver, sink: Sink) -> None:
+    """Kill once, in the phase that was hit least, and look."""
+    before = under_way(state)
+    wanted = min(PHASES, key=lambda phase: report.kills[phase])
+    wanted = DELIVERING if wanted == RECOVERING and not before else wanted
+    lines = driver.kill_once(state, wanted, f"k{number}", dice)
+    found = phases_of(lines, before, under_way(state))
+    phase = wanted if wanted in found else next((each for each in PHASES if each in found), IDLE)
+    report.kills[phase] += 1
+    take_in(report, lines)
+    report.log.append(
+        f"kill {number}: {phase} ({len(before)} phases to recover from, {len(report.acknowledged)} runs acknowledged"
+        " so far)"
+    )
+    report.problems += [f"after kill {number}, {phase}: {problem}" for problem in problems(state, report, sink)]
+
+
+def under_way(state: Path) -> set[str]:
+    """Return what the rows say was under way when the process died."""
     if not state.exists():
-        return 0
+        return set()
     with contextlib.closing(other_connection(state)) as db:
-        return db.execute("SELECT count(*) FROM runs WHERE state = 'running'").fetchone()[0]
+        kinds = {kind for (kind,) in db.execute("SELECT kind FROM runs WHERE state = 'running'")}
+        sending = db.execute("SELECT count(*) FROM deliveries WHERE state = 'sending'").fetchone()[0]
+    names = {"reply": LOOP, "announce": ANNOUNCE}
+    return {names.get(kind, STREAMING) for kind in kinds} | ({DELIVERING} if sending else set())
 
 
-def kill_once(state: Path, wanted: str, prefix: str, dice: random.Random) -> list[str]:
-    """Start a runtime, kill it when it shows the sign of a phase, and return what it had said."""
-    command = [sys.executable, "-m", "tests.support.kill_driver", str(state), _MODES[wanted], prefix]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, bufsize=0) as process:
-        assert process.stdout is not None
-        data = b""
-        signs = dice.randint(1, 40) if wanted in {ACCEPTING, COMMIT} else 1 if wanted == RECOVERING else 24
-        sign = f"{_SIGNS[wanted]}".encode()
-        while sum(line.split()[:1] == [sign] for line in data.split(b"\n")[:-1]) < signs:
-            ready, _, _ = select.select([process.stdout], [], [], 30)
-            piece = process.stdout.read(65_536) if ready else b""
-            assert piece, f"the driver fell silent: {data[-300:]!r}"
-            data += piece
-        pause = time.perf_counter() + dice.random() * _DELAYS[wanted]
-        while time.perf_counter() < pause:
-            pass
-        process.send_signal(signal.SIGKILL)
-        data += process.stdout.read()
-    assert process.returncode == -signal.SIGKILL
-    return data.decode().split("\n")[:-1]
-
-
-def phase_of(lines: list[str], left: int) -> str:
+def phases_of(lines: list[str], before: set[str], after: set[str]) -> set[str]:
     """Return what was under way when the last line had been written.
 
     Args:
-        left: Runs that were there to be recovered.
+        before: What there was to be recovered.
+        after: What the rows say is under way now.
     """
     if "ready" not in lines:
-        return RECOVERING if left else IDLE
+        return {RECOVERING} if before else set()
+    found = after - {STREAMING}
     marks = [line for line in lines if line in {"commit", "committed"}]
     if marks[-1:] == ["commit"]:
-        return COMMIT
-    done = {line.split()[1] for line in lines if line.startswith("ack ")}
-    if any(line.split()[1] not in done for line in lines if line.startswith("sending ")):
-        return ACCEPTING
+        return found | {COMMIT}
+    done = {line[4:] for line in lines if line.startswith("ack ")}
+    if any(line[8:] not in done for line in lines if line.startswith("sending ")):
+        return found | {ACCEPTING}
     over = {line.split()[1] for line in lines if line.startswith("ended ")}
-    return STREAMING if any(line.split()[1] not in over for line in lines if line.startswith("saying ")) else IDLE
+    streams = any(line.split()[1] not in over for line in lines if line.startswith("saying "))
+    return found | ({STREAMING} if streams else set())
 
 
 def take_in(report: Report, lines: list[str]) -> None:
@@ -138,62 +246,49 @@ def take_in(report: Report, lines: list[str]) -> None:
             report.problems.append(rest)
 
 
-def look(state: Path, report: Report) -> Iterator[str]:
-    """Compare the files, as the dead process left them, with what it had promised."""
-    db = other_connection(state)
-    with contextlib.closing(db):
-        (health,) = db.execute("PRAGMA integrity_check").fetchone()
-        if health != "ok":
-            yield f"integrity_check: {health}"
-        yield from missing_or_doubled(db, report)
-        counted = db.execute("SELECT session, count(*), max(seq) FROM messages GROUP BY session")
-        for number, count, last in counted:
-            if count != last:
-                yield f"session {number} has {count} messages and the last is number {last}"
-        for key, last, newest in db.execute(
-            "SELECT s.key, s.last_seq, max(m.seq) FROM sessions AS s JOIN messages AS m ON m.session = s.id"
-            " GROUP BY s.key"
-        ):
-            if last != newest:
-                yield f"the row of {key} says {last} and its last message is {newest}"
+def problems(state: Path, report: Report, sink: Sink, *, over: bool = False) -> list[str]:
+    """Compare the files with what was promised, and with what the channel has."""
+    found = list(look(state, sink.taken, report.acknowledged, over=over))
+    with contextlib.closing(other_connection(state)) as db:
+        states = dict(db.execute("SELECT run_id, state FROM runs"))
+    return found + [f"{run_id} had ended and is {states.get(run_id)}" for run_id in report.ended - _done(states)]
 
 
-def missing_or_doubled(db: sqlite3.Connection, report: Report) -> Iterator[str]:
-    """Find acknowledged runs and inputs that are not there exactly once, and ends that are not there."""
-    states = dict(db.execute("SELECT run_id, state FROM runs"))
-    inputs = Counter(run_id for (run_id,) in db.execute("SELECT run_id FROM messages WHERE role = 'user'"))
-    for run_id in report.acknowledged:
-        if run_id not in states or inputs[run_id] != 1:
-            yield f"{run_id} was acknowledged and is there as {states.get(run_id)} with {inputs[run_id]} inputs"
-    for run_id in report.ended:
-        if states.get(run_id) != "done":
-            yield f"{run_id} had ended and is {states.get(run_id)}"
-    for run_id, count in inputs.items():
-        if count != 1 or run_id not in states:
-            yield f"{run_id} has {count} inputs and is {states.get(run_id)}"
+def _done(states: dict[str, str]) -> set[str]:
+    return {run_id for run_id, state in states.items() if state == "done"}
 
 
-async def recover(state: Path, report: Report) -> list[str]:
-    """Take the directory over as the next process does, finish what is queued, and look at everything once more."""
-    problems: list[str] = []
+async def recover(state: Path, report: Report, sink: Sink) -> list[str]:
+    """Take the directory over as the next process does, finish what is left, and look at everything once more."""
+    found: list[str] = []
     runtime = Runtime.open(state)
-    await runtime.start(Settings(), SlowAgent(0, lambda line: None), command="test")
+    channels = {"discord": sink.sink.channel("discord")}
+    await runtime.start(SETTINGS, SlowAgent(0, lambda line: None), command="test", channels=channels)
     left = [run.run_id for run in runs.live(runtime.store.db) if run.state == "running"]
-    problems += [f"{run_id} is left running" for run_id in left if run_id not in runtime.active_runs]
+    found += [f"{run_id} is left running" for run_id in left if run_id not in runtime.active_runs]
     await runtime.drained()
-    problems += [f"{run.run_id} never ended" for run in runs.live(runtime.store.db)]
-    unanswered = runtime.store.db.execute(
-        "SELECT run_id FROM runs WHERE state = 'done' AND (SELECT count(*) FROM messages"
-        " WHERE run_id = runs.run_id AND role = 'assistant') <> 2"
-    )
-    problems += [f"{run_id} is done and has not its two replies" for (run_id,) in unanswered]
+    still_open = "SELECT count(*) FROM deliveries WHERE state IN ('pending', 'sending')"
+    await until(lambda: runtime.store.db.execute(still_open).fetchone()[0] == 0, seconds=60)
     await runtime.close()
-    problems += look(state, report)
+    found += problems(state, report, sink, over=True)
     for path in (state / "transcripts").glob("*.jsonl"):
         seqs = [json.loads(line).get("message", {}).get("seq", 0) for line in path.read_text().split("\n")[:-1]]
         if seqs != list(range(len(seqs))):
-            problems.append(f"{path.name} is not whole: {seqs[:5]}…")
-    return problems
+            found.append(f"{path.name} is not whole: {seqs[:5]}…")
+    return found
+
+
+def count_up(state: Path, report: Report) -> None:
+    """Add what a directory holds to the figures."""
+    report.counted["runs acknowledged"] += len(report.acknowledged)
+    report.counted["ends acknowledged"] += len(report.ended)
+    with contextlib.closing(other_connection(state)) as db:
+        for kind, outcome, number in db.execute("SELECT kind, outcome, count(*) FROM exchanges GROUP BY 1, 2"):
+            report.counted[f"{kind} {outcome}"] += number
+        for run_state, number in db.execute("SELECT state, count(*) FROM runs GROUP BY 1"):
+            report.counted[f"runs {run_state}"] += number
+        for name, number in db.execute("SELECT state, count(*) FROM deliveries GROUP BY 1"):
+            report.counted[f"deliveries {name}"] += number
 
 
 def main() -> int:
@@ -204,14 +299,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 100_000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        report = campaign(
-            Path(name) / "state", arguments.count, seed=arguments.seed, seconds=arguments.seconds, echo=True
-        )
+        report = campaign(Path(name), arguments.count, seed=arguments.seed, seconds=arguments.seconds, echo=True)
     print(f"\nseed {arguments.seed}\n{'phase':<28} kills")
     for phase in (*PHASES, IDLE):
         print(f"{phase:<28} {report.kills[phase]:>5}")
-    print(f"{'all':<28} {report.kills.total():>5}")
-    print(f"acknowledged runs {len(report.acknowledged)}, of which ended {len(report.ended)}")
+    print(f"{'all':<28} {report.kills.total():>5}\n")
+    for what, number in sorted(report.counted.items()):
+        print(f"{what:<28} {number:>5}")
     print(f"problems {len(report.problems)}", *report.problems[:20], sep="\n  ")
     return 1 if report.problems or any(report.kills[phase] < arguments.count for phase in PHASES) else 0
 

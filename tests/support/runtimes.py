@@ -9,6 +9,7 @@ from typing import Any
 
 from core.agents.choose import AgentBackends
 from core.agents.port import AgentEvent, Reply, TextDelta, Turn
+from core.channels import Channels
 from core.config.settings import ModelSettings, Settings
 from core.model.access import ALL, OPERATOR, Caller
 from core.model.clock import Clock
@@ -31,11 +32,13 @@ async def running(
     *,
     clock: Clock | None = None,
     run_all: bool = True,
+    channels: Channels | None = None,
 ) -> AsyncGenerator[Runtime]:
     """Open and start a runtime on a state directory, and close it at the end."""
     runtime = Runtime.open(state, clock)
     try:
-        await runtime.start(settings or Settings(), backends or AgentBackends(0.0), command="test", run_all=run_all)
+        backends = backends or AgentBackends(0.0)
+        await runtime.start(settings or Settings(), backends, command="test", channels=channels, run_all=run_all)
         yield runtime
     finally:
         await runtime.close()
@@ -55,6 +58,12 @@ async def until_async(condition: Callable[[], Awaitable[object]], *, seconds: fl
     while not await condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         await asyncio.sleep(0.002)
+
+
+async def quiet(runtime: Runtime) -> None:
+    """Wait until what was woken just now has been to the store and back; for tests that nothing happens."""
+    for _ in range(3):
+        await runtime.store.write(lambda tx: None)
 
 
 async def call(runtime: Runtime, name: str, caller: Caller = OPERATOR, **arguments: object) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A state directory full of payloads: in labels, names, keys, models, errors, messages, tools and their arguments."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,17 @@ from tests.terminal.payloads import marked
 ALL = "agent:main:everything"
 LIVE = "agent:main:live"
 HELPER_MODEL = "evil/model"
+
+
+class _Ticking(SystemClock):
+    """Time in which every write has a moment of its own, so that the order of the sessions is always the same."""
+
+    def __init__(self) -> None:
+        self._writes = itertools.count(super().now_ms() - 60_000, 10)
+
+    def now_ms(self) -> int:
+        """Return the next moment, from a minute ago on."""
+        return next(self._writes)
 
 
 def seed(state: Path) -> None:
@@ -38,7 +50,7 @@ def configure(file: Path, url: str) -> None:
 
 
 async def _seed(state: Path) -> None:
-    store = Store.open(state, SystemClock())
+    store = Store.open(state, _Ticking())
     store.start_writer(sessions.finish)
     try:
         await store.write(lambda tx: _create(tx, ALL, label="everything"))

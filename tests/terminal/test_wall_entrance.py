@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from console.live.book import Book
 from console.live.clean import HARMLESS, clean, clean_line
+from console.live.exchanges import Exchanges
 from console.live.items import read_item
 from console.live.transcript import Transcript
 from console.themes import DEFAULT_THEME, THEMES
@@ -148,7 +149,7 @@ def test_a_payload_cut_anywhere_while_it_streams_is_harmless(payload: str) -> No
 
 def assert_drawn_harmless(transcript: Transcript) -> None:
     """Draw everything and look at every character, and for links."""
-    lines = MessageLines(INKS, MarkdownLines(INKS), 60, "agent", lambda key: clean_line(key, 60))
+    lines = MessageLines(INKS, MarkdownLines(INKS), 60, "agent", lambda key: clean_line(key, 60), Exchanges())
     lines.thinking = True
     chunks = lines.live(transcript, transcript.live, 0, 0)
     for seq in range(1, len(transcript) + 1):

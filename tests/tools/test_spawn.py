@@ -49,7 +49,8 @@ async def test_everything_that_a_spawn_may_be_given(state: Path) -> None:
         assert answer["childSessionKey"].startswith("agent:lab:subagent:")
         row = await session(runtime, answer["childSessionKey"])
         assert (row.label, row.model, row.thinking_level, row.agent_id) == ("scout", "p/m", "high", "lab")
-        (run,) = await runtime.runs(row.key, runtime.rules.grant(OPERATOR).scope, limit=5)
+        announce, run = await runtime.runs(row.key, runtime.rules.grant(OPERATOR).scope, limit=5)
+        assert announce.kind == "announce"
         assert (run.kind, run.requester, run.timeout_ms, run.thinking) == ("subagent", MAIN, 2001, "high")
         assert (agent.turns[0].model, agent.turns[0].thinking) == (fleet().models["p/m"], "high")
 
@@ -159,7 +160,7 @@ async def test_a_subagent_cannot_spawn(runtime: Runtime) -> None:
     child = (await call(runtime, "sessions_spawn", task="say hi"))["childSessionKey"]
     await runtime.drained()
     refused = await call(runtime, "sessions_spawn", SessionCaller(child), task="say hi")
-    assert (refused["status"], refused["decidedBy"]) == ("forbidden", ["agents.defaults.subagents"])
+    assert (refused["status"], refused["decidedBy"]) == ("forbidden", ["agents.defaults.subagents.maxSpawnDepth"])
 
 
 @pytest.mark.spec("W3")
@@ -173,7 +174,7 @@ async def test_a_subagent_has_session_tools_only_by_its_lists(state: Path, liste
         if listed:
             assert f"- `{child}`" in last
         else:
-            assert "sessions_list answered forbidden: sub-agents do not have the tool" in last
+            assert 'forbidden: this session does not have the tool "sessions_list": tools.subagents.tools' in last
 
 
 async def test_a_requester_that_does_not_exist(runtime: Runtime) -> None:

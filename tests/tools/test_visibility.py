@@ -7,6 +7,7 @@ import pytest
 
 from core.config.settings import AgentSettings, Settings
 from core.model.access import OPERATOR, Caller, SessionCaller
+from core.rules.limits import ToolFilter
 from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules
 from core.runtime.gateway import Runtime
@@ -25,7 +26,7 @@ RULES = [
 def rules_for(rules: VisibilityRules, sandboxed: bool) -> RuleSet:
     """Return the rules of three agents, all of them sandboxed or none."""
     agents = {agent: AgentRules(agent, sandboxed=sandboxed) for agent in ("main", "ops", "lab")}
-    return RuleSet(agents=agents, visibility=rules)
+    return RuleSet(agents=agents, visibility=rules, subagent_tools=ToolFilter(allow=("sessions_*",)))
 
 
 async def shown(runtime: Runtime, caller: Caller, agent_id: str) -> set[str]:

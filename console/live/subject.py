@@ -1,0 +1,175 @@
+"""What the rules say of one session, or of a key that has none yet: the facts of the policy screen (P5).
+
+Every decision is asked of `core.rules`; here it is put into words.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from console.live.clean import clean_line
+from console.live.rows import Row
+from console.live.words import key_name
+from core.model.access import Agents, One, Scope, SessionCaller, Tree
+from core.model.errors import Invalid
+from core.model.keys import ChatType, Key, kind_of, parse, quoted, resolve
+from core.rules.limits import (
+    ALLOW_AGENTS_CONTROL,
+    SANDBOX_CONTROL,
+    SESSION_TOOLS,
+    spawn_targets,
+)
+from core.rules.policy import PolicyDecision, SendPolicy, explain
+from core.rules.ruleset import RuleSet
+
+_JOBS: Final = frozenset({"cron", "hook", "node"})
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A session that there is, or that a key would make.
+
+    Attributes:
+        key: Canonical.
+        name: For the screen, cleaned.
+        row: As the list shows it, None when there is no such session.
+        note: What it is that there is no session, in a sentence; empty when there is one.
+    """
+
+    key: str
+    name: str
+    row: Row | None
+    channel: str
+    chat_type: ChatType
+    decision: PolicyDecision
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLine:
+    """One rule as it stands to a subject.
+
+    Attributes:
+        standing: `decides`, `applies` without deciding, or empty.
+    """
+
+    number: int
+    action: str
+    words: str
+    standing: str
+
+
+def subject_of(text: str, rules: RuleSet, rows: Mapping[str, Row]) -> Subject:
+    """Return what a text means: a key in any spelling, a session id, or the name of a session.
+
+    Raises:
+        Invalid: It is none of these; the sentence says what was expected.
+    """
+    named = text.strip()
+    for row in rows.values():
+        if named in {row.session.session_id, row.session.key, row.name}:
+            return _known(row, rules)
+    key = parse(resolve(named, rules.default_agent, global_scope=rules.global_scope))
+    if key.text in rows:
+        return _known(rows[key.text], rules)
+    if not key.structured:
+        raise Invalid(f"no session is called {quoted(named)}: write a key in full, as agent:main:discord:group:<id>")
+    channel = _channel(key)
+    decision = explain(rules.send_policy, None, key=key.text, channel=channel, chat_type=key.chat_type)
+    name = clean_line(key_name(key.text, rules.default_agent), 60)
+    return Subject(key.text, name, None, channel, key.chat_type, decision, _absent(key, rules))
+
+
+def rule_lines(policy: SendPolicy, subject: Subject) -> list[RuleLine]:
+    """Return the rules in order, each as it stands to a subject."""
+    lines: list[RuleLine] = []
+    for number, rule in enumerate(policy.rules):
+        applies = rule.match.covers(subject.key, subject.channel, subject.chat_type)
+        decides = f"session.sendPolicy.rules[{number}]" in subject.decision.decided_by
+        standing = "decides" if decides else "applies" if applies else ""
+        lines.append(RuleLine(number + 1, rule.action, clean_line(rule.match.words, 120), standing))
+    return lines
+
+
+def overridden(rows: Iterable[Row]) -> list[Row]:
+    """Return the sessions with an override, by name."""
+    found = [row for row in rows if row.session.send_policy is not None]
+    return sorted(found, key=lambda row: (row.name.casefold(), row.key))
+
+
+def sight(subject: Subject, rules: RuleSet) -> tuple[str, tuple[str, ...]]:
+    """Return what the agent of a session may see, in words, and the controls that keep it from more (V1-V5)."""
+    grant = rules.grant(SessionCaller(subject.key))
+    return _scope_words(grant.scope), grant.limited_by
+
+
+def tools(subject: Subject, rules: RuleSet) -> list[tuple[str, str | None]]:
+    """Return the session tools, each with the control that keeps it from the session, None when it has it (W3)."""
+    return [(tool, rules.withheld(tool, subject.key)) for tool in sorted(SESSION_TOOLS)]
+
+
+def agent_of(subject: Subject, rules: RuleSet) -> str:
+    """Return the agent that the rules take the session to be of."""
+    return rules.agent_of(SessionCaller(subject.key))
+
+
+def is_sandboxed(agent_id: str, rules: RuleSet) -> bool:
+    """Whether an agent is sandboxed (V3)."""
+    agent = rules.agents.get(agent_id)
+    return agent is not None and agent.sandboxed
+
+
+def spawning(subject: Subject, rules: RuleSet) -> tuple[str, tuple[str, ...]]:
+    """Return whose sub-agents a session may spawn, in words, and the controls that limit it (W3, W4, W9)."""
+    withheld = rules.withheld("sessions_spawn", subject.key)
+    if withheld is not None:
+        return "none", (withheld,)
+    agent_id = agent_of(subject, rules)
+    own = rules.agents.get(agent_id)
+    targets = spawn_targets(agent_id, own.allow_agents if own else (), tuple(rules.agents))
+    limits = [ALLOW_AGENTS_CONTROL] if len(targets) < len(rules.agents) else []
+    if is_sandboxed(agent_id, rules) and not all(is_sandboxed(target, rules) for target in targets):
+        targets = tuple(target for target in targets if is_sandboxed(target, rules))
+        limits.append(SANDBOX_CONTROL)
+    return ", ".join(clean_line(target, 60) for target in targets) or "none", tuple(limits)
+
+
+def levels(subject: Subject, rules: RuleSet) -> str:
+    """Return on which level of sub-agents a session stands, and how deep and how many it may have."""
+    depth, limits = parse(subject.key).spawn_depth, rules.spawning
+    here = f"a sub-agent of level {depth}" if depth else "spawned by nobody"
+    return f"{here}; levels end at {limits.max_depth}, {limits.max_children} at work at once"
+
+
+def _known(row: Row, rules: RuleSet) -> Subject:
+    session = row.session
+    decision = rules.send_decision(session)
+    return Subject(session.key, row.name, row, row.session.channel, session.chat_type, decision, "")
+
+
+def _channel(key: Key) -> str:
+    """Return the channel that a new session of that key would have (L5)."""
+    if kind_of(key.text, None) in _JOBS or key.is_subagent:
+        return "internal"
+    return key.channel or ("webchat" if key.kind == "main" else "unknown")
+
+
+def _absent(key: Key, rules: RuleSet) -> str:
+    if key.is_subagent:
+        return "there is no such session, and only a spawn makes one"
+    if key.agent_id is not None and key.agent_id not in rules.agents:
+        return f"there is no such session, and agent {clean_line(key.agent_id, 60)} is not configured"
+    return "there is no such session yet: your first message makes it"
+
+
+def _scope_words(scope: Scope) -> str:
+    match scope:
+        case One():
+            return "itself only"
+        case Tree():
+            return "itself and what it spawned, at any depth"
+        case Agents(ids):
+            names = ", ".join(clean_line(each, 60) for each in sorted(ids))
+            return f"every session of agent{'s' if len(ids) > 1 else ''} {names}"
+        case _:
+            return "every session of every agent"

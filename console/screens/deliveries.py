@@ -1,0 +1,300 @@
+"""Every delivery, newest first: what was announced where, what was not and why; retry and drop (S11)."""
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from rich.cells import cell_len
+from rich.style import Style
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from console.actions import Action
+from console.live.deliveries import NEWEST
+from console.live.desk import Desk, Dirty
+from console.live.exchange_words import address_words
+from console.live.words import age
+from console.screens.confirm import Choice, Confirm
+from console.screens.page import BACK, HELP, Doing, Page, bindings
+from console.widgets.ink import ANNOUNCE_SIGNS, ASCII_GLYPHS, ASCII_SIGNS, DELIVERY_INKS, fit, inks_of
+from console.widgets.line_list import LineList
+from console.widgets.status import TitleLine
+from core.model.exchanges import RETRYABLE, Delivery
+
+TEXT_CHARS: Final = 20_000
+"""So much of a text is shown; all of it stands in the session's transcript."""
+OVER: Final = {
+    "sent": "it is sent: there is nothing to retry or drop",
+    "skipped": "it was skipped: nothing was to be said, or somebody gave it up; that is final",
+    "sending": "it is being sent just now: wait for what the channel says",
+}
+RETRY_UNKNOWN = "Nobody knows whether it arrived. Sent again, the channel may show it twice:"
+DROP_UNKNOWN = "Nobody knows whether it arrived: it may stand on the channel already. Dropped, it is not sent again:"
+_Line = list[tuple[str, Style]]
+
+
+class DeliveriesScreen(Page):
+    """The deliveries screen."""
+
+    TABLE = (
+        Action("open", "enter", "↵", "session", "Go to the session of the delivery"),
+        Action("retry", "r", "r", "retry", "Send it again; asks first when it may have arrived"),
+        Action("drop", "x", "x", "drop", "Give it up; asks first when it may have arrived"),
+        Action("filter", "slash", "/", "filter", "Narrow to some words of state, session, address, reason or text"),
+        BACK,
+        HELP,
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
+    AUTO_FOCUS = "#deliveries"
+    DEFAULT_CSS = """
+    DeliveriesScreen #list { height: 1fr; background: $ink-panel; }
+    DeliveriesScreen #said { height: 9; border-top: solid $ink-rule; }
+    DeliveriesScreen.-medium #said { height: 14; }
+    DeliveriesScreen #said VerticalScroll { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
+    DeliveriesScreen.-wide #parts { layout: horizontal; }
+    DeliveriesScreen.-wide #list { width: 110; height: 100%; }
+    DeliveriesScreen.-wide #said { width: 1fr; height: 100%; border-top: none; border-left: solid $ink-rule; }
+    DeliveriesScreen #reason { color: $ink-muted; margin-bottom: 1; }
+    DeliveriesScreen.-empty #said { display: none; }
+    DeliveriesScreen Input { display: none; }
+    DeliveriesScreen.-filtering Input { display: block; }
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.list = _List(desk, self._glyph)
+        self._filter = Input(placeholder="words of state, session, address, reason, text", compact=True)
+        self._about = TitleLine(id="about")
+        self._reason = Static(id="reason")
+        self._text = Static(id="text")
+
+    def compose(self) -> ComposeResult:
+        """Put the deliveries above the text of the selected one, on a wide screen beside it."""
+        yield self.title_line
+        with Container(id="parts"):
+            with Vertical(id="list"):
+                yield self._filter
+                yield self.list
+            with Vertical(id="said"):
+                yield self._about
+                with VerticalScroll():
+                    yield self._reason
+                    yield self._text
+        yield self.notice
+        yield self.bottom
+
+    def on_mount(self) -> None:
+        """Show what there is, and keep the times true."""
+        self._show()
+        self.set_interval(1.0, self._tick)
+
+    def show_dirty(self, dirty: Dirty) -> None:
+        """Draw what changed."""
+        if dirty.deliveries or dirty.all:
+            self._show()
+        elif dirty.rows & self.list.keys:
+            self.list.refresh()
+
+    def why_not(self, action_id: str) -> str | None:
+        """Return why an action does not work now, None when it does."""
+        current = self.list.current
+        if action_id not in {"open", "retry", "drop"}:
+            return None
+        if current is None:
+            return "there is no delivery here"
+        if action_id == "open":
+            gone = f"{self.desk.name_of(current.key)} is not among the sessions any more"
+            return None if current.key in self.desk.book.rows else gone
+        if current.state not in RETRYABLE:
+            return OVER[current.state]
+        return self.desk.gateway.refusal("deliver")
+
+    # What the keys do
+
+    def do_retry(self) -> None:
+        """Send it again."""
+        self._do(self.console.operations.retry, "retry", RETRY_UNKNOWN)
+
+    def do_drop(self) -> None:
+        """Give it up."""
+        self._do(self.console.operations.drop, "drop", DROP_UNKNOWN)
+
+    def _do(self, deed: Callable[[Delivery], Doing], word: str, question: str) -> None:
+        """Do it, after asking when it may have arrived."""
+        delivery = self.list.current
+        assert delivery is not None, "an action that needs one is refused without"
+        if delivery.state != "unknown":
+            self.run_deed(deed(delivery))
+            return
+
+        def answered(given: str | None) -> None:
+            if given is not None:
+                self.run_deed(deed(delivery))
+
+        text = f"{question} the announce of {self.desk.name_of(delivery.key)} to {address_words(delivery)}."
+        self.console.push_screen(Confirm(f"{word}?", text, [Choice("y", word, "yes")]), answered)
+
+    def do_open(self) -> None:
+        """Go to the session."""
+        if self.list.current is not None:
+            self.dismiss(self.list.current.key)
+
+    def do_filter(self) -> None:
+        """Narrow the list."""
+        self.add_class("-filtering")
+        self._filter.focus()
+
+    def do_back(self) -> None:
+        """Go out of the filter, then back to the sessions."""
+        if self.has_class("-filtering"):
+            self._filter.value = ""
+            self.remove_class("-filtering")
+            self.list.focus()
+        else:
+            self.dismiss(None)
+
+    @on(Input.Changed)
+    def _narrow(self) -> None:
+        self._show()
+
+    @on(Input.Submitted)
+    def _narrowed(self) -> None:
+        self.list.focus()
+        if not self._filter.value:
+            self.remove_class("-filtering")
+
+    @on(LineList.Moved)
+    def _moved(self) -> None:
+        self._show_text()
+
+    @on(LineList.Chosen)
+    def _chosen(self) -> None:
+        self.action_do("open")
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys of the field, or of the list."""
+        self._show_edges()
+
+    # What is shown
+
+    def _show(self) -> None:
+        self.list.show(self.desk.deliveries.newest_first(), self._filter.value)
+        self._show_text()
+
+    def _show_text(self) -> None:
+        current = self.list.current
+        text = current.text if current is not None else ""
+        more = len(text) - TEXT_CHARS
+        if more > 0:
+            text = f"{text[:TEXT_CHARS]}\n… {more:,} more characters stand in the session's transcript"
+        nothing = "Nothing was to be said." if current is not None else ""
+        self._text.update(Content(text or nothing))
+        reason = (current.reason if current is not None else None) or ""
+        self._reason.update(Content(reason))
+        self._reason.display = cell_len(reason) > self.list.size.width - 4  # cut in the list
+        self._show_edges()
+
+    def _show_edges(self) -> None:
+        self.set_class(not self.list.total, "-empty")
+        current, shown, total = self.list.current, self.list.count, self.list.total
+        about = f"/{self._filter.value}" if self._filter.value else "newest first"
+        if total > NEWEST:
+            about += f"; of those that are over, the newest {NEWEST}"
+        number = f"{shown} of {total}" if shown != total else str(total)
+        stuck = self.desk.deliveries.stuck
+        right = f"! {stuck} undelivered  {number}" if stuck else number
+        self.title_line.show("DELIVERIES", about, right, focused=self.list.has_focus)
+        if current is not None:
+            where = f"{self.desk.name_of(current.key)} → {address_words(current)}"
+            account = f" as {current.account_id}" if current.account_id else ""
+            when = f"recorded {self._ago(current.created_at)}, changed {self._ago(current.updated_at)}"
+            self._about.show("TEXT", where + account, when, focused=False)
+        else:
+            self._about.show("TEXT", "", "", focused=False)
+        self.show_keys([("↵", "to the list"), ("esc", "all deliveries")] if self._filter.has_focus else ())
+
+    def _ago(self, then: int) -> str:
+        words = age(self.desk.now_ms() - then)
+        return words if words == "now" else f"{words} ago"
+
+    def _tick(self) -> None:
+        self.list.refresh()
+        self._show_edges()
+
+    def _glyph(self, delivery: Delivery) -> str:
+        signs = ASCII_SIGNS if self.console.glyphs is ASCII_GLYPHS else ANNOUNCE_SIGNS
+        return signs[delivery.state]
+
+
+class _List(LineList):
+    """The deliveries; the cursor stays on its delivery when others come."""
+
+    def __init__(self, desk: Desk, glyph: Callable[[Delivery], str]) -> None:
+        super().__init__(id="deliveries")
+        self._desk = desk
+        self._glyph = glyph
+        self._shown: list[Delivery] = []
+        self._needle = ""
+        self.total = 0
+        self.keys: set[str] = set()
+
+    @property
+    def current(self) -> Delivery | None:
+        """The delivery under the cursor."""
+        return self._shown[self.cursor] if self._shown else None
+
+    def show(self, found: list[Delivery], needle: str) -> None:
+        """Show those that hold every word."""
+        current, self._needle, self.total = self.current, needle, len(found)
+        words = needle.casefold().split()
+        self._shown = (
+            [each for each in found if all(word in self._haystack(each) for word in words)] if words else found
+        )
+        self.keys = {each.key for each in self._shown}
+        places = {each.delivery_id: place for place, each in enumerate(self._shown)}
+        if current is not None:
+            self.cursor = places.get(current.delivery_id, 0 if needle else self.cursor)
+        self.set_heights([2 if each.reason else 1 for each in self._shown])
+
+    def nothing(self) -> tuple[str, ...]:
+        """Say why there is none."""
+        if self._needle:
+            return ("No delivery holds these words.", "Esc shows all of them again.")
+        return (
+            "Nothing was announced yet.",
+            "What exchanges and sub-agents announce on channels stands here.",
+        )
+
+    def row_lines(self, index: int, width: int) -> list[_Line]:
+        """Return the one or two lines of a delivery."""
+        delivery, inks = self._shown[index], inks_of(self)
+        now = self._desk.now_ms()
+        ink, muted = inks.style(DELIVERY_INKS[delivery.state]), inks.style("muted")
+        tries = fit(_tries(delivery, now), 22, right=True)
+        room = max(0, width - 11 - len(tries) - 6)
+        name = fit(self._desk.name_of(delivery.key), min(28, room * 45 // 100))
+        first = [
+            (f"{self._glyph(delivery)} {fit(delivery.state, 9)}", ink),
+            (name + " ", inks.style("text", bold=True)),
+            (fit(address_words(delivery), room - min(28, room * 45 // 100) - 1), inks.style("text")),
+            (tries, muted),
+            (fit(age(now - delivery.updated_at), 5, right=True), muted),
+        ]
+        return [first, [("  " + fit(delivery.reason or "", width - 3), muted)]]
+
+    def _haystack(self, delivery: Delivery) -> str:
+        name = self._desk.name_of(delivery.key)
+        words = (delivery.state, name, delivery.key, address_words(delivery), delivery.reason or "", delivery.text)
+        return "\n".join(words).casefold()
+
+
+def _tries(delivery: Delivery, now: int) -> str:
+    """Return how often a channel was asked, and when it is again."""
+    said = {0: "", 1: "1 try"}.get(delivery.attempts, f"{delivery.attempts} tries")
+    if delivery.state != "pending":
+        return said
+    again = "due now" if delivery.due_at <= now else f"again in {age(delivery.due_at - now + 999)}"
+    return f"{said}, {again}" if said else again

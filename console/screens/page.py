@@ -1,0 +1,109 @@
+"""What the screens over the watch screen share: a title, keys from a table, one sentence, the keys that work now."""
+
+import dataclasses
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from textual import events
+from textual.binding import Binding
+from textual.screen import Screen
+
+from console.actions import Action
+from console.live.desk import Desk, Dirty
+from console.operations import Outcome
+from console.screens.too_small import cover
+from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone
+
+if TYPE_CHECKING:
+    from console.app import SwitchboardApp
+
+BREAKPOINTS: Final = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
+"""From how many columns on which layout is used."""
+Doing = Coroutine[Any, Any, Outcome]
+BACK: Final = Action("back", "escape", "esc", "back", "Go back to the sessions")
+HELP: Final = Action("help", "question_mark,f1", "?", "keys", "Show the keys that work here")
+
+
+def bindings(table: Iterable[Action]) -> list[Binding]:
+    """Return the bindings of a table; an action of the watch screen has the operator's own key here too."""
+    return [Binding(action.keys, f"do('{action.id}')", action.title, show=False, id=action.id) for action in table]
+
+
+class Page(Screen[str]):
+    """A screen that shows one thing whole; it ends with the key of the session to go to, or None.
+
+    Whoever derives from it has a table of actions, and for each a method `do_<id>`.
+    """
+
+    TABLE: tuple[Action, ...] = (BACK, HELP)
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(classes="page")
+        self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
+        self.desk = desk
+        self.title_line = TitleLine(id="title")
+        self.notice = NoticeLine(id="notice")
+        self.bottom = BottomBar()
+
+    @property
+    def console(self) -> "SwitchboardApp":
+        """The app, by its own type."""
+        return cast("SwitchboardApp", self.app)
+
+    @property
+    def actions(self) -> list[Action]:
+        """The table with the operator's keys in it."""
+        own = {action.id: action.shown for action in self.console.watch_screen.actions}
+        return [dataclasses.replace(action, shown=own.get(action.id, action.shown)) for action in self.TABLE]
+
+    def why_not(self, action_id: str) -> str | None:  # noqa: ARG002 - whoever derives from this says which
+        """Return why an action does not work now, None when it does."""
+        return None
+
+    def show_dirty(self, dirty: Dirty) -> None:
+        """Draw what changed."""
+
+    def say(self, sentence: str, tone: Tone = "muted") -> None:
+        """Show what came of an action."""
+        self.notice.say(sentence, tone)
+
+    def show_keys(self, instead: Sequence[tuple[str, str]] = ()) -> None:
+        """Show the keys that work now, or those of a field that has the focus."""
+        fixed = {"back", "help"}
+        usable = [action for action in self.actions if action.title and self.why_not(action.id) is None]
+        keys = [(action.shown, action.title) for action in usable if action.id not in fixed]
+        ends = [(action.shown, action.title) for action in usable if action.id in fixed]
+        self.bottom.show(instead or keys, () if instead else ends)
+
+    def run_deed(self, deed: Doing) -> None:
+        """Do something in the background and say what came of it."""
+
+        async def run() -> None:
+            outcome = await deed
+            self.say(outcome.sentence, outcome.tone)
+
+        self.run_worker(run(), group="deeds")
+
+    def action_do(self, action_id: str) -> None:
+        """Do an action of the table, or say why it does not work now."""
+        reason = self.why_not(action_id)
+        if reason is not None:
+            self.say(reason, "warning")
+            return
+        self.say("")
+        getattr(self, f"do_{action_id.replace('-', '_')}")()
+
+    def do_back(self) -> None:
+        """Go back to the sessions."""
+        self.dismiss(None)
+
+    def do_help(self) -> None:
+        """Show the keys."""
+        from console.screens.help import Help
+
+        entries = [(action.shown, action.help, self.why_not(action.id) or "") for action in self.actions]
+        self.console.push_screen(Help(entries, writing=False))
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say so when there is no room for anything."""
+        cover(self.console, event.size)

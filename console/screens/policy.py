@@ -1,0 +1,353 @@
+"""Which rules there are and which of them decided: send policy, visibility, tools and spawning of one session, or of
+any key that somebody tries (P5, V1-V5)."""
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input
+
+from console.actions import Action
+from console.live.clean import clean_line
+from console.live.desk import Desk, Dirty
+from console.live.rows import Row, state_word
+from console.live.subject import (
+    Subject,
+    agent_of,
+    is_sandboxed,
+    levels,
+    overridden,
+    rule_lines,
+    sight,
+    spawning,
+    subject_of,
+    tools,
+)
+from console.screens.page import BACK, HELP, Page, bindings
+from console.widgets.ink import fit
+from console.widgets.line_list import LineList
+from console.widgets.session_field import SessionField
+from console.widgets.sheet import Fact, Sheet
+from core.model.errors import Invalid
+from core.rules.limits import SANDBOX_CONTROL
+
+SIGNS: Final = {"allow": "✓ allow", "deny": "⊘ deny"}
+INKS: Final = {"allow": "good", "deny": "warning"}
+DECIDES: Final = "◂ decides"
+LISTED: Final = 200
+"""So many sessions are listed with what was decided about them."""
+
+
+class _KeyField(SessionField):
+    """Names a session, or a key that has none yet: what is written in full is meant, also where sessions match."""
+
+    class Edited(Message):
+        """Something else stands in the field."""
+
+    def __init__(self, rows: list[Row], means: Callable[[str], bool]) -> None:
+        super().__init__(rows, "", "what if: a name, or any key such as agent:main:discord:group:new", id="what-if")
+        self._means = means
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Tell the screen too; the matches are seen to by the field itself."""
+        del event
+        self.post_message(self.Edited())
+
+    def take(self) -> bool:
+        """Take the session under the cursor of the list, unless what is written names one."""
+        return not self._means(self.value) and super().take()
+
+
+class PolicyScreen(Page):
+    """The policy screen.
+
+    Args:
+        key: The session to begin with, or a key that has none yet.
+    """
+
+    TABLE = (
+        Action("open", "enter", "↵", "session", "Look at the session of the line, then go to it"),
+        Action("policy", "p", "p", "policy", "Send policy of the session: inherit, allow, deny in turn"),
+        Action("filter", "slash", "/", "what if", "Take a session, or try any key: also one that has none yet"),
+        Action("previous-session", "left_square_bracket", "[", "previous", "Look at the previous session"),
+        Action("next-session", "right_square_bracket", "]", "next", "Look at the next session"),
+        Action("next-pane", "tab", "tab", "column", "Go to the next column"),
+        BACK,
+        HELP,
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
+    AUTO_FOCUS = "#left"
+    DEFAULT_CSS = """
+    PolicyScreen #what-if { margin: 0; background: $ink-panel; padding: 0 1; }
+    PolicyScreen #columns { height: 1fr; }
+    PolicyScreen Sheet { width: 1fr; }
+    PolicyScreen #left { background: $ink-panel; }
+    PolicyScreen #middle, PolicyScreen #right { border-left: solid $ink-rule; }
+    PolicyScreen.-narrow #middle, PolicyScreen.-narrow #right, PolicyScreen.-medium #right { display: none; }
+    """
+
+    def __init__(self, desk: Desk, key: str) -> None:
+        super().__init__(desk)
+        self._key = key
+        self._overridden: set[str] = set()
+        rows = sorted(desk.book.rows.values(), key=lambda row: -row.session.updated_at)
+        self._field = _KeyField(rows, self._means)
+        self.sheets = Sheet(id="left"), Sheet(id="middle"), Sheet(id="right")
+
+    def compose(self) -> ComposeResult:
+        """Put the field above one to three columns."""
+        yield self.title_line
+        yield self._field
+        with Horizontal(id="columns"):
+            yield from self.sheets
+        yield self.notice
+        yield self.bottom
+
+    def on_mount(self) -> None:
+        """Show the facts, and sessions that come meanwhile."""
+        self._show()
+        self.set_interval(1.0, self._show)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Deal the facts out to as many columns as there is room for."""
+        super().on_resize(event)
+        self.call_after_refresh(self._show)
+
+    def show_dirty(self, dirty: Dirty) -> None:
+        """Draw what changed."""
+        rows = self.desk.book.rows
+        touched = any(key in rows and rows[key].session.send_policy is not None for key in dirty.rows)
+        if dirty.all or touched or dirty.rows & {self._key, *self._overridden}:
+            self._show()
+
+    @property
+    def subject(self) -> Subject:
+        """The session, or the key, that is looked at."""
+        return subject_of(self._key, self.desk.gateway.rules, self.desk.book.rows)
+
+    def why_not(self, action_id: str) -> str | None:
+        """Return why an action does not work now, None when it does."""
+        subject = self.subject
+        if action_id == "policy":
+            return self.desk.gateway.refusal("patch") or subject.note or None
+        if action_id == "open" and subject.row is None and self._pointed() is None:
+            return subject.note
+        if action_id == "next-pane" and self.has_class("-narrow"):
+            return "there is one column only"
+        return None
+
+    # What the keys do
+
+    def do_open(self) -> None:
+        """Look at the session of the line under the cursor; go to the one that is looked at."""
+        pointed = self._pointed()
+        if pointed is not None:
+            self._look_at(pointed)
+        else:
+            self.dismiss(self._key)
+
+    def do_policy(self) -> None:
+        """Turn the send policy on."""
+        row = self.subject.row
+        assert row is not None, "without a session this is refused"
+        self.run_deed(self.console.operations.next_policy(row.session))
+
+    def do_filter(self) -> None:
+        """Go to the field."""
+        self._field.input.focus()
+
+    def do_previous_session(self) -> None:
+        """Look at the previous session."""
+        self._step(-1)
+
+    def do_next_session(self) -> None:
+        """Look at the next session."""
+        self._step(1)
+
+    def do_next_pane(self) -> None:
+        """Go to the next column."""
+        self.focus_next(Sheet)
+
+    def do_back(self) -> None:
+        """Go out of the field, then back to the sessions."""
+        if self._field.input.has_focus:
+            self.sheets[0].focus()
+        else:
+            self.dismiss(None)
+
+    @on(LineList.Chosen)
+    def _chosen(self) -> None:
+        self.action_do("open")
+
+    @on(LineList.Moved)
+    def _moved(self) -> None:
+        self._show_edges()
+
+    @on(SessionField.Taken)
+    def _taken(self) -> None:
+        self._look_at(self._field.value)
+        self.sheets[0].focus()
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys of the field, or of the columns."""
+        self._show_edges()
+
+    @on(_KeyField.Edited)
+    def _edited(self) -> None:
+        text = self._field.value
+        if not text:
+            return
+        try:
+            subject = subject_of(text, self.desk.gateway.rules, self.desk.book.rows)
+        except Invalid as error:
+            self.say(error.message)
+            return
+        self._key = subject.key
+        self.say("")
+        self._show()
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        self.sheets[0].focus()
+
+    # What is shown
+
+    def _means(self, text: str) -> bool:
+        """Whether a text names a session, or a key that could have one."""
+        try:
+            subject_of(text, self.desk.gateway.rules, self.desk.book.rows)
+        except Invalid:
+            return False
+        return True
+
+    def _look_at(self, key: str) -> None:
+        self._key = key
+        with self._field.input.prevent(Input.Changed):
+            self._field.input.value = ""
+        self.say("")
+        self._show()
+
+    def _step(self, step: int) -> None:
+        keys = [placed.key for placed in self.desk.book.placement.placed()]
+        if keys:
+            place = keys.index(self._key) + step if self._key in keys else 0
+            self._look_at(keys[max(0, min(place, len(keys) - 1))])
+
+    def _pointed(self) -> str | None:
+        """Return the session of the line under the cursor, when it is another one."""
+        sheet = self.focused
+        fact = sheet.current if isinstance(sheet, Sheet) else None
+        return fact.key if fact is not None and fact.key != self._key else None
+
+    def _show(self) -> None:
+        subject = self.subject
+        decision, rules, agent = self._decision(subject), self._rules(subject), self._agent(subject)
+        if self.has_class("-wide"):
+            columns = [[*rules, *self._sessions(subject)], decision, agent]
+        elif self.has_class("-narrow"):
+            columns = [[*decision, *rules, *agent], [], []]
+        else:
+            columns = [[*rules, *self._sessions(subject)], [*decision, *agent], []]
+        for sheet, facts in zip(self.sheets, columns, strict=True):
+            sheet.show(facts)
+        self._show_edges()
+
+    def _show_edges(self) -> None:
+        subject = self.subject
+        count = len(self._overridden)
+        words = f"{count} override{'s' if count != 1 else ''}"
+        about = f"{subject.name}  {clean_line(subject.key, 200)}" if subject.name != subject.key else subject.name
+        self.title_line.show("POLICY", about, words, focused=isinstance(self.focused, Sheet))
+        in_field = self._field.input.has_focus
+        self.show_keys([("↵", "take it"), ("↑ ↓", "sessions"), ("esc", "to the rules")] if in_field else ())
+
+    def _decision(self, subject: Subject) -> list[Fact]:
+        decision, session = subject.decision, subject.row
+        facts = [Fact("", "MESSAGES INTO IT", heading=True)]
+        facts.append(
+            Fact("policy", f"{SIGNS[decision.effective]}, by {_line(decision.reason)}", INKS[decision.effective])
+        )
+        facts += _listed("decided by", decision.decided_by)
+        override = session.session.send_policy if session is not None else None
+        facts.append(Fact("override", override or "inherit: the rules decide"))
+        facts.append(Fact("read as", f"{_line(subject.channel)} · {subject.chat_type}"))
+        if not decision.allowed:
+            facts.append(Fact("so", "nobody's message goes in, and nothing is announced on its channel", "muted"))
+        state = f"{state_word(session)}, {_line(session.session.kind)}" if session is not None else subject.note
+        facts.append(Fact("session", state, "text" if session is not None else "warning"))
+        return facts
+
+    def _rules(self, subject: Subject) -> list[Fact]:
+        policy, rows = self.desk.gateway.rules.send_policy, self.desk.book.rows
+        facts = [Fact("a deny wins, then the first that applies", "RULES", heading=True)]
+        for line in rule_lines(policy, subject):
+            mark = DECIDES if line.standing == "decides" else line.standing
+            ink = INKS[line.action] if line.standing else "muted"
+            facts.append(Fact(f"rule {line.number}", f"{_sign(line.action)} {line.words}", ink, mark=mark))
+        decides = not subject.decision.override and subject.decision.reason == "default"
+        default = SIGNS[policy.default]
+        facts.append(
+            Fact("default", default, INKS[policy.default] if decides else "muted", mark=DECIDES if decides else "")
+        )
+        found = overridden(rows.values())
+        self._overridden = {row.session.key for row in found}
+        facts.append(Fact("each wins over every rule", "OVERRIDES", heading=True))
+        facts += [self._override(row, subject) for row in found]
+        if not found:
+            facts.append(Fact("none", "p gives the session one: allow, deny, inherit in turn", "muted"))
+        return facts
+
+    def _sessions(self, subject: Subject) -> list[Fact]:
+        """Return every session with what was decided about it, the denied ones first, then the newest."""
+        rows = [row for row in self.desk.book.rows.values() if row.look not in {"archived", "done"}]
+        rows.sort(key=lambda row: (row.policy.allowed, -row.session.updated_at, row.key))
+        denied = sum(not row.policy.allowed for row in rows)
+        facts = [Fact(f"{denied} of {len(rows)} denied", "SESSIONS", heading=True)]
+        for row in rows[:LISTED]:
+            ink = "accent" if row.session.key == subject.key else "text" if row.policy.allowed else INKS["deny"]
+            words = f"{row.name}  by {_line(row.policy.reason)}"
+            facts.append(Fact(SIGNS[row.policy.effective], words, ink, key=row.session.key))
+        if len(rows) > LISTED:
+            facts.append(Fact("", f"… {len(rows) - LISTED:,} more: / finds them", "muted"))
+        return facts
+
+    def _override(self, row: Row, subject: Subject) -> Fact:
+        override = row.session.send_policy or "allow"
+        mark = DECIDES if row.session.key == subject.key else ""
+        return Fact(SIGNS[override], f"{row.name}  {row.key}", key=row.session.key, mark=mark)
+
+    def _agent(self, subject: Subject) -> list[Fact]:
+        rules = self.desk.gateway.rules
+        agent_id = agent_of(subject, rules)
+        seen, limits = sight(subject, rules)
+        facts = [Fact(f"of {_line(agent_id)}", "WHAT ITS AGENT MAY", heading=True), Fact("sees", seen)]
+        facts += _listed("limited by", limits)
+        sandboxed = is_sandboxed(agent_id, rules)
+        facts.append(Fact("sandboxed", f"{'yes' if sandboxed else 'no'} ({SANDBOX_CONTROL})"))
+        whose, controls = spawning(subject, rules)
+        facts.append(Fact("spawns", f"sub-agents of {whose}" if whose != "none" else "no sub-agents"))
+        facts += _listed("limited by", controls)
+        facts.append(Fact("level", levels(subject, rules), "muted"))
+        facts.append(Fact("", "ITS TOOLS", heading=True))
+        found = tools(subject, rules)
+        has = ", ".join(tool for tool, control in found if control is None)
+        facts.append(Fact("has", has or "none of the session tools"))
+        facts += [Fact("⊘ has not", f"{tool}, by {control}", "warning") for tool, control in found if control]
+        return facts
+
+
+def _listed(label: str, controls: tuple[str, ...]) -> list[Fact]:
+    """Return one line for each control."""
+    return [Fact(label if not number else "", _line(control)) for number, control in enumerate(controls)]
+
+
+def _sign(action: str) -> str:
+    return fit(SIGNS[action], 8)
+
+
+def _line(text: str) -> str:
+    return clean_line(text, 200)

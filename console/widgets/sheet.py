@@ -1,0 +1,90 @@
+"""Facts below each other under headings: label and words, wrapped to the width there is."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from rich.cells import chop_cells
+from rich.style import Style
+
+from console.widgets.ink import fit, inks_of
+from console.widgets.line_list import LineList
+
+LABEL = 11
+
+
+class Fact(NamedTuple):
+    """One line of a sheet, or more where its words need them.
+
+    Attributes:
+        label: Empty for a heading, unless `text` is a further line of the one above.
+        ink: Of the words.
+        key: The session that the line is about, to go to.
+        heading: It stands over those that follow.
+        mark: What stands at the end of the line, such as that a rule decides.
+    """
+
+    label: str
+    text: str
+    ink: str = "text"
+    key: str | None = None
+    heading: bool = False
+    mark: str = ""
+
+
+class Sheet(LineList):
+    """A column of facts; the cursor marks the line that Enter is about."""
+
+    KEEPS_CURSOR: ClassVar = False
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name for it
+        super().__init__(id=id)
+        self._facts: Sequence[Fact] = ()
+
+    @property
+    def current(self) -> Fact | None:
+        """The fact under the cursor."""
+        return self._facts[self.cursor] if self._facts else None
+
+    def show(self, facts: Sequence[Fact]) -> None:
+        """Show these facts."""
+        if facts != self._facts:
+            self._facts = facts
+            self._lay_out()
+
+    def on_resize(self) -> None:
+        """Wrap the words anew."""
+        self._lay_out()
+        super().on_resize()
+
+    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
+        """Return the lines of a fact."""
+        fact, inks = self._facts[index], inks_of(self)
+        if fact.heading:
+            title = [(fact.text, inks.style("text", bold=True)), (f"  {fact.label}", inks.style("muted"))]
+            return [[], title] if index else [title]
+        lines: list[list[tuple[str, Style]]] = []
+        for number, words in enumerate(self._words(fact, width)):
+            label = fit(fact.label if not number else "", LABEL)
+            mark = fact.mark if not number else ""
+            room = width - LABEL - len(mark) - 2
+            ink = inks.style(fact.ink)
+            said = [(label, inks.style("muted")), (fit(words, room), ink)]
+            lines.append([*said, (f" {mark}", inks.style("accent", bold=True))] if mark else said)
+        return lines
+
+    def _lay_out(self) -> None:
+        width = max(1, self.size.width - 1)
+        self.set_heights([self._height(fact, index, width) for index, fact in enumerate(self._facts)])
+
+    def _height(self, fact: Fact, index: int, width: int) -> int:
+        if fact.heading:
+            return 2 if index else 1
+        return len(self._words(fact, width))
+
+    def _words(self, fact: Fact, width: int) -> list[str]:
+        """Return the words in lines of the width there is."""
+        room = max(8, width - LABEL - len(fact.mark) - 2)
+        if fact.text.isascii():
+            return textwrap.wrap(fact.text, room, break_on_hyphens=False) or [""]
+        return chop_cells(fact.text, room) or [""]

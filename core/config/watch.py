@@ -1,0 +1,75 @@
+"""Reads the configuration again when its file changes: a good one is taken over, a broken one is told of."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from core.config.load import load
+from core.config.paths import Places
+from core.config.settings import Settings
+from core.model.clock import Clock
+from core.model.errors import SwitchboardError
+
+LOOK_SECONDS: Final = 1.0
+
+Stamp = tuple[int, int, int] | None
+"""What tells two states of a file apart; None while there is no file."""
+
+
+def stamp_of(places: Places) -> Stamp:
+    """Return the stamp of the configuration file now."""
+    try:
+        found = places.config.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class ConfigWatch:
+    """Looks at the file every second.
+
+    A changed file is read when it has stayed the same for one more look: half of a file that is being written may be a
+    valid configuration that means something else.
+
+    Args:
+        stamp: Of the file that was read at the start.
+        take: Gets the new settings.
+        complain: Gets the sentence that says what is wrong; the old settings stay.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        clock: Clock,
+        stamp: Stamp,
+        take: Callable[[Settings], None],
+        complain: Callable[[str], None],
+    ) -> None:
+        self._places = places
+        self._clock = clock
+        self._read = stamp
+        self._seen = stamp
+        self._take = take
+        self._complain = complain
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            stamp = stamp_of(self._places)
+            settled, self._seen = stamp == self._seen, stamp
+            if settled and stamp != self._read:
+                await self.read()
+
+    async def read(self) -> None:
+        """Read the file now, changed or not."""
+        stamp = stamp_of(self._places)
+        try:
+            settings = await asyncio.to_thread(load, self._places)
+        except SwitchboardError as error:
+            self._read = stamp
+            self._complain(error.message)
+            return
+        if stamp_of(self._places) == stamp:  # else it is being written, and looked at again
+            self._read = stamp
+            self._take(settings)

@@ -1,0 +1,222 @@
+"""What follows a send or a spawn: the reply-back loop and the announce step (S9-S11, W6).
+
+`transition` decides, from the state of an exchange and the end of its last run, what comes next; `follow` makes that
+true in the transaction that ends the run. There is never a moment in between (DESIGN 5).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from core.config.settings import Settings
+from core.model.exchanges import Exchange, ExchangeOutcome
+from core.model.messages import Draft, Provenance, note_draft, user_draft
+from core.model.runs import Run, RunState
+from core.model.sessions import Session
+from core.runtime import announce
+from core.runtime.announce import ANNOUNCE_SKIP
+from core.store import exchanges, messages, runs, sessions
+from core.store.database import Tx
+from core.store.runs import NewRun
+
+REPLY_SKIP: Final = "REPLY_SKIP"
+SEND_TOOL: Final = "sessions_send"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The other side answers: a turn of the loop, from 1."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """The loop is over, and the target says what is to be announced."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """The announce is known; empty where the announce step had nothing to say."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Nothing is announced."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The exchange has ended without an announce."""
+
+    outcome: ExchangeOutcome
+    reason: str
+
+
+Next = Reply | Announce | Deliver | Silent | Over
+
+
+def transition(exchange: Exchange, ended: RunState, said: str) -> Next:
+    """Return what follows the end of an exchange's run.
+
+    Args:
+        ended: The last state of the run.
+        said: Its reply, without space around it.
+    """
+    if exchange.kind == "spawn":
+        return _after_task(ended) if exchange.state == "first" else _after_spawn_announce(ended, said)
+    if exchange.state == "announcing":
+        return _after_announce(ended, said)
+    step = "the first run" if exchange.state == "first" else f"turn {exchange.turn}"
+    if exchange.state == "first" and ended != "done":
+        return Over(_outcome(ended), f"{step} ended: {ended}")
+    if ended in {"aborted", "interrupted"}:
+        return Over(_outcome(ended), f"{step} ended: {ended}")
+    if ended != "done":
+        return Announce(f"{step} ended: {ended}")
+    if said == REPLY_SKIP:
+        return Announce(f"{REPLY_SKIP} in {step}")
+    if not said:
+        return Announce(f"{step} said nothing")
+    if exchange.turn >= exchange.max_turns:
+        return Announce(f"all {exchange.max_turns} turns are used" if exchange.max_turns else None)
+    return Reply(exchange.turn + 1)
+
+
+def _after_task(ended: RunState) -> Next:
+    return Announce() if ended == "done" else Deliver("")
+
+
+def _after_spawn_announce(ended: RunState, said: str) -> Next:
+    """The result is posted whatever became of the announce step; only the sub-agent itself can keep it back."""
+    if ended == "done" and said == ANNOUNCE_SKIP:
+        return Silent(ANNOUNCE_SKIP)
+    return Deliver(said if ended == "done" else "")
+
+
+def _after_announce(ended: RunState, said: str) -> Next:
+    if ended != "done":
+        return Over(_outcome(ended), f"the announce step ended: {ended}")
+    if said == ANNOUNCE_SKIP or not said:
+        return Silent(said or "the announce step said nothing")
+    return Deliver(said)
+
+
+def _outcome(ended: RunState) -> ExchangeOutcome:
+    return "aborted" if ended == "aborted" else "interrupted" if ended == "interrupted" else "error"
+
+
+def follow(tx: Tx, run: Run, settings: Settings) -> None:
+    """Advance the exchange that an ended run belongs to."""
+    exchange = exchanges.by_id(tx.db, run.exchange) if run.exchange is not None else None
+    if exchange is None or exchange.state == "ended":
+        return
+    reply = messages.at(tx.db, run.key, run.reply_seq) if run.reply_seq is not None else None
+    match transition(exchange, run.state, reply.text.strip() if reply is not None else ""):
+        case Reply(turn):
+            assert reply is not None, "there is no turn without a reply before it"
+            _begin_turn(tx, exchange, turn, reply.text, settings)
+        case Announce(reason):
+            _begin_announce(tx, exchange, reason, settings)
+        case Deliver(text):
+            announce.deliver(tx, exchange, text, settings)
+            end(tx, exchange, "done", exchange.reason)
+        case Silent(reason):
+            announce.skip(tx, exchange, reason)
+            end(tx, exchange, "done", exchange.reason)
+        case Over(outcome, reason):
+            end(tx, exchange, outcome, reason)
+
+
+def end(tx: Tx, exchange: Exchange, outcome: ExchangeOutcome, reason: str | None) -> None:
+    """End an exchange; a child that is not to be kept goes to the archive (W7)."""
+    exchanges.update(tx, exchange.exchange_id, state="ended", outcome=outcome, reason=reason, ended_at=tx.now)
+    if exchange.cleanup:
+        sessions.update(tx, exchange.target, archived_at=tx.now)
+
+
+def _begin_turn(tx: Tx, exchange: Exchange, turn: int, said: str, settings: Settings) -> None:
+    """Hand the reply of one side to the other, if its send policy allows that (P4)."""
+    keys = (exchange.target, exchange.requester)
+    to, source = (sessions.by_key(tx.db, key) for key in (keys[turn % 2], keys[(turn + 1) % 2]))
+    if to is None or source is None:
+        _begin_announce(tx, exchange, "one side does not exist any more", settings)
+        return
+    decision = settings.rules.send_decision(to)
+    if not decision.allowed:
+        note = f"A reply from {source.key} was not delivered here: denied by {decision.reason}."
+        messages.append(tx, to.key, note_draft(note))
+        _begin_announce(tx, exchange, f"{to.key} is denied by {decision.reason}", settings)
+        return
+    run_id = f"{exchange.exchange_id}:{turn}"
+    message = messages.append(tx, to.key, user_draft(said, Provenance(source.key, source.channel, SEND_TOOL)), run_id)
+    new = NewRun(
+        run_id,
+        "reply",
+        message.seq,
+        "",
+        requester=source.key,
+        exchange=exchange.exchange_id,
+        turn=turn,
+        root=exchange.root,
+    )
+    runs.accept(tx, to, new)
+    exchanges.update(tx, exchange.exchange_id, state="replying", turn=turn)
+
+
+def _begin_announce(tx: Tx, exchange: Exchange, reason: str | None, settings: Settings) -> None:
+    """Ask the target what to announce; where nothing can be delivered, nobody is asked."""
+    exchange = exchanges.update(tx, exchange.exchange_id, state="announcing", reason=reason)
+    target = sessions.by_key(tx.db, exchange.target)
+    if target is None:
+        end(tx, exchange, "error", "the session does not exist any more")
+        return
+    if exchange.kind == "send" and announce.refused(tx, exchange, target, settings):
+        end(tx, exchange, "done", reason)
+        return
+    run_id = f"{exchange.exchange_id}:announce"
+    message = messages.append(tx, target.key, _announce_input(tx, exchange, target), run_id)
+    new = NewRun(
+        run_id,
+        "announce",
+        message.seq,
+        "",
+        requester=exchange.requester,
+        exchange=exchange.exchange_id,
+        root=exchange.root,
+    )
+    runs.accept(tx, target, new)
+
+
+def _announce_input(tx: Tx, exchange: Exchange, target: Session) -> Draft:
+    requester = sessions.by_key(tx.db, exchange.requester)
+    channel = requester.channel if requester is not None else "unknown"
+    if exchange.kind == "spawn":
+        return user_draft(announce.SPAWN_INPUT, Provenance(exchange.requester, channel, announce.SPAWN_TOOL))
+    request = messages.at(tx.db, target.key, exchange.request_seq)
+    text = announce.send_input(
+        request.text if request is not None else "",
+        _reply_of(tx, exchange.exchange_id),
+        _latest_reply(tx, exchange),
+    )
+    return user_draft(text, Provenance(exchange.requester, channel, SEND_TOOL))
+
+
+def _latest_reply(tx: Tx, exchange: Exchange) -> str:
+    """Return the newest reply of the exchange that says something."""
+    for turn in range(exchange.turn, 0, -1):
+        said = _reply_of(tx, f"{exchange.exchange_id}:{turn}")
+        if said and said != REPLY_SKIP:
+            return said
+    return _reply_of(tx, exchange.exchange_id)
+
+
+def _reply_of(tx: Tx, run_id: str) -> str:
+    run = runs.by_id(tx.db, run_id)
+    reply = messages.at(tx.db, run.key, run.reply_seq) if run is not None and run.reply_seq is not None else None
+    return reply.text.strip() if reply is not None else ""
