@@ -180,7 +180,7 @@ def _begin_announce(tx: Tx, exchange: Exchange, reason: str | None, settings: Se
         end(tx, exchange, "done", reason)
         return
     run_id = f"{exchange.exchange_id}:announce"
-    message = messages.append(tx, target.key, _announce_input(tx, exchange, target), run_id)
+    message = messages.append(tx, target.key, _announce_input(tx, exchange, target), run_id, preview=False)
     new = NewRun(
         run_id,
         "announce",

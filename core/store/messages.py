@@ -18,13 +18,16 @@ PREVIEW_CHARS: Final = 160
 _OF_SESSION: Final = "session = (SELECT id FROM sessions WHERE key = ?)"
 
 
-def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None) -> Message:
+def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None, *, preview: bool = True) -> Message:
     """Append a message to the current transcript of a session and return it.
+
+    Args:
+        preview: Its first words are what the session's row shows.
 
     Raises:
         NotFound: There is no such session.
     """
-    session = sessions.count_message(tx, key, _preview(draft), note=draft.role == "system")
+    session = sessions.count_message(tx, key, _preview(draft) if preview else None, note=draft.role == "system")
     if session is None:
         raise NotFound(f"session {key} does not exist any more")
     seq = session.last_seq

@@ -22,7 +22,7 @@ from core.rules.visibility import AgentToAgent, VisibilityRules
 from core.runtime.exchange import Announce, Deliver, Over, Silent, transition
 from core.runtime.exchange import Reply as NextReply
 from core.runtime.gateway import Runtime
-from tests.support.runtimes import MAIN, Agent, begin, running, send, transcript, until, words
+from tests.support.runtimes import MAIN, Agent, begin, running, send, session, transcript, until, words
 
 OTHER = "agent:other:main"
 GROUP = "agent:main:discord:group:ops"
@@ -294,6 +294,20 @@ async def test_the_announce_step_sees_the_request_and_the_first_and_the_latest_r
             assert part in asked.text
         assert asked.provenance is not None
         assert "posted on the channel webchat" in turn.system
+
+
+async def test_the_row_of_a_session_never_shows_what_the_announce_step_is_asked(state: Path) -> None:
+    async def hangs(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
+        if turn.kind == "announce":
+            await asyncio.Event().wait()
+        yield Reply((text_block(turn.kind),))
+
+    agent = Agent(hangs)
+    async with running(state, replace(SETTINGS, max_ping_pong_turns=0), agent) as runtime:
+        await both(runtime)
+        await send(runtime, OTHER, "who goes?", FROM_MAIN)
+        await until(lambda: agent.turns[-1].kind == "announce")
+        assert (await session(runtime, OTHER)).preview == "turn"
 
 
 # The announce
