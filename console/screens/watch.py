@@ -228,7 +228,7 @@ class WatchView(Screen[None]):
             key = next(action.shown for action in self.actions if action.id == "archived")
             return "Nothing is archived.", f"{key} goes back to the other sessions."
         key = next(action.shown for action in self.actions if action.id == "send")
-        return "No session yet.", f"{key} sends a first message to main; `switchboard demo` shows a lively scene."
+        return "No session yet.", f"{key} sends a first message to main."
 
     def say(self, sentence: str, tone: Tone = "muted") -> None:
         """Show what came of an action."""
