@@ -10,7 +10,7 @@ import pytest
 
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, ThinkingDelta, ToolEnded, ToolStarted, Turn
 from core.config.settings import AgentSettings, ModelSettings, Settings
-from core.model.access import ALL, OPERATOR
+from core.model.access import ALL, OPERATOR, SessionCaller
 from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.model.messages import Usage, text_block, thinking_block, tool_call_block
 from core.model.runs import RunRequest
@@ -570,3 +570,21 @@ async def test_whoever_comes_back_waits_on_the_same_run(state: Path) -> None:
     async with running(state) as runtime:
         assert (await runtime.wait_run(ticket.run_id, 0)).reply == "echo hello"
     assert len(agent.turns) == 1
+
+
+@pytest.mark.spec("K6")
+async def test_an_agent_never_creates_a_session_whatever_it_asks_the_port(runtime: Runtime) -> None:
+    await send(runtime, MAIN, "hello")
+    with pytest.raises(NotFound, match="agent:main:new"):
+        await runtime.start_run(RunRequest("agent:main:new", "hi", create=True), SessionCaller(MAIN))
+    assert (await call(runtime, "sessions_list"))["count"] == 1
+
+
+@pytest.mark.spec("L4")
+async def test_a_row_has_no_send_policy_unless_the_session_has_one_of_its_own(runtime: Runtime) -> None:
+    await send(runtime, MAIN, "hello")
+    (row,) = (await call(runtime, "sessions_list"))["sessions"]
+    assert "sendPolicy" not in row
+    await runtime.patch(MAIN, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
+    (row,) = (await call(runtime, "sessions_list"))["sessions"]
+    assert row["sendPolicy"] == "deny"
