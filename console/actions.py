@@ -20,7 +20,7 @@ class State:
         pane: Where the keys go.
         row: The session that is meant, None when there is none.
         item: The message under the cursor of the transcript.
-        refusal: Says why the gateway does not allow something here, None when it does.
+        refusal: Says why the gateway does not allow something, here or for a session; None when it does.
         reading: The transcript fills the screen, on a narrow one.
         wide: There is room for a second transcript.
         helpers_at_work: Sub-agents of the session, at any depth, that have runs that are not over.
@@ -29,7 +29,7 @@ class State:
     pane: Pane
     row: Row | None
     item: Item | None
-    refusal: Callable[[GatewayAction], str | None]
+    refusal: Callable[[GatewayAction, str | None], str | None]
     reading: bool = False
     wide: bool = False
     helpers_at_work: int = 0
@@ -50,6 +50,7 @@ class Action:
         title: Two words for the footer.
         help: One line for help and palette.
         panes: Where the footer shows it; empty for not at all.
+        needs: What the gateway must allow for it; dimmed where it does not.
         enabled: Why it does not work now, None when it does.
     """
 
@@ -60,24 +61,27 @@ class Action:
     help: str
     panes: frozenset[Pane] = frozenset()
     enabled: Enabled = lambda _: None
+    needs: GatewayAction | None = None
+
+    def refused(self, state: State) -> str | None:
+        """Return why the gateway does not allow it, None when it does."""
+        if self.needs is None:
+            return None
+        return state.refusal(self.needs, state.row.session.key if state.row is not None else None)
+
+    def why_not(self, state: State) -> str | None:
+        """Return why it does not work now, None when it does."""
+        return self.refused(state) or self.enabled(state)
 
 
 def _session(state: State) -> str | None:
     return None if state.row is not None else "there is no session here: press s to send a message to one"
 
 
-def _allowed(action: GatewayAction, *, session: bool = True) -> Enabled:
-    def enabled(state: State) -> str | None:
-        return state.refusal(action) or (_session(state) if session else None)
-
-    return enabled
-
-
 def _at_work(state: State) -> str | None:
-    refusal = _allowed("abort")(state)
-    if refusal is None and state.row is not None and not runs_of(state.row) and not state.helpers_at_work:
+    if state.row is not None and not runs_of(state.row) and not state.helpers_at_work:
         return f"{state.row.name} is not at work"
-    return refusal
+    return _session(state)
 
 
 def _message(state: State) -> str | None:
@@ -95,13 +99,13 @@ ALL_PANES: Final[frozenset[Pane]] = frozenset({"list", "transcript", "spawns"})
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action("open", "enter", "↵", "open", "Go into the transcript of the session", LIST, _session),
-    Action("write", "i", "i", "write", "Write a message to the session", BOTH, _allowed("send")),
+    Action("write", "i", "i", "write", "Write a message to the session", BOTH, _session, "send"),
+    Action("send", "s", "s", "send", "Send a message from one session to another", BOTH, needs="send"),
+    Action("spawn", "n", "n", "spawn", "Start a sub-agent on a task", BOTH, needs="spawn"),
+    Action("policy", "p", "p", "policy", "Send policy: inherit, allow, deny in turn", BOTH, _session, "policy"),
     Action(
-        "send", "s", "s", "send", "Send a message from one session to another", BOTH, _allowed("send", session=False)
+        "abort", "a", "a", "abort", "Stop the run, the queued ones and all sub-agents", ALL_PANES, _at_work, "abort"
     ),
-    Action("spawn", "n", "n", "spawn", "Start a sub-agent on a task", BOTH, _allowed("spawn", session=False)),
-    Action("policy", "p", "p", "policy", "Send policy: inherit, allow, deny in turn", BOTH, _allowed("patch")),
-    Action("abort", "a", "a", "abort", "Stop the run, the queued ones and all sub-agents", ALL_PANES, _at_work),
     Action("filter", "slash", "/", "filter", "Narrow the list to some words; in a transcript, search it", BOTH),
     Action("tools", "t", "t", "tools", "Show or hide what tools answered", TEXT, _session),
     Action("thinking", "T", "T", "thinking", "Show or hide the thinking of models", frozenset(), _session),
@@ -118,11 +122,12 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("search", "S", "S", "search", "Search all transcripts"),
     Action("deliveries", "D", "D", "deliveries", "What was announced on channels, what was not, and why", LIST),
     Action("rules", "P", "P", "rules", "Which rules decide about a session, or about any key", LIST),
+    Action("gateways", "at", "@", "gateways", "How the gateways are reached, and which are shown", LIST),
     Action("order", "O", "O", "order", "Sort the sessions another way"),
-    Action("archive", "x", "x", "archive", "Archive the session, or bring it back", frozenset(), _allowed("archive")),
+    Action("archive", "x", "x", "archive", "Archive the session, or bring it back", frozenset(), _session, "archive"),
     Action("archived", "A", "A", "archived", "Show the archived sessions, or the others"),
-    Action("label", "L", "L", "label", "Give the session a label", frozenset(), _allowed("patch")),
-    Action("reset", "R", "R", "reset", "Start an empty transcript", frozenset(), _allowed("reset")),
+    Action("label", "L", "L", "label", "Give the session a label", frozenset(), _session, "patch"),
+    Action("reset", "R", "R", "reset", "Start an empty transcript", frozenset(), _session, "reset"),
     Action("export", "e", "e", "export", "Write the transcript to a file here", frozenset(), _session),
     Action("configuration", "f5", "F5", "configuration", "Read the configuration again"),
     Action("palette", "ctrl+p", "^p", "all", "Search all actions and sessions", ALL_PANES),

@@ -19,8 +19,8 @@ from textual.filter import ANSIToTruecolor, LineFilter
 from textual.screen import Screen
 
 from console.alarm import Alarm
-from console.host import Host
 from console.live.desk import Desk
+from console.live.gateways import Gateways
 from console.live.memory import Memory
 from console.operations import Operations
 from console.screens.page import Page
@@ -28,22 +28,23 @@ from console.screens.too_small import TooSmall
 from console.screens.watch_keys import WatchScreen
 from console.themes import DEFAULT_THEME, THEMES, Inks, inks_named
 from console.wall import Wall
-from console.widgets.ink import ASCII_GLYPHS, GLYPHS
+from console.widgets.ink import ASCII_CONNECTION_SIGNS, ASCII_GLYPHS, CONNECTION_SIGNS, GLYPHS
 from core.model.errors import Conflict, SwitchboardError
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from console.live.rows import Look
+    from console.remote_host import AnyHost
+    from core.model.connection import ConnectionState
 
 FRAME_SECONDS: Final = 1 / 32
 """Changes are drawn at most that often; the first after a pause at once."""
 REMEMBER_SECONDS: Final = 0.5
-OWNER_SECONDS: Final = 1.0
 
 _log = logging.getLogger("switchboard.console")
 
-Scene = Callable[[Host], Awaitable[None]]
+Scene = Callable[[], Awaitable[None]]
 """Something that happens in the console by itself once it is up: the demo."""
 
 
@@ -51,7 +52,7 @@ class SwitchboardApp(App[None]):
     """The terminal console.
 
     Args:
-        host: The runtime; opened, and started once the first rows are on the screen.
+        host: What it works on; opened, and started once the first rows are on the screen.
         scene: Plays once the runtime is up.
     """
 
@@ -61,11 +62,12 @@ class SwitchboardApp(App[None]):
     PAUSE_GC_ON_SCROLL = True
     BINDINGS: ClassVar = []
 
-    def __init__(self, host: Host, *, where: str = "local", scene: Scene | None = None) -> None:
+    def __init__(self, host: "AnyHost", *, where: str = "", scene: Scene | None = None) -> None:
         super().__init__()
         self.host = host
         self.where = where
-        self.desk = Desk(host.runtime, Memory.load(host.state))
+        self.gateways = Gateways(host.here, host.kept)
+        self.desk = Desk(self.gateways.fleet, Memory.load(host.state))
         self.operations = Operations(self.desk)
         self.monotonic = time.monotonic
         self.glyphs: dict[Look, str] = GLYPHS if _draws_unicode() else ASCII_GLYPHS
@@ -75,6 +77,7 @@ class SwitchboardApp(App[None]):
         self._remember_timer: Timer | None = None
         self._leaving = False
         self._config_is_broken = False
+        self._reads_only = False
         self._drawn_at = 0.0
         self._first_picture = contextlib.ExitStack()
         for inks in THEMES.values():
@@ -82,6 +85,11 @@ class SwitchboardApp(App[None]):
         self.set_reactive(App.theme, DEFAULT_THEME)  # setting it would read every style a second time
         self.stylesheet.set_variables(self.get_css_variables())
         self.watch_screen = WatchScreen(self.desk, shutil.get_terminal_size().columns)
+
+    @property
+    def connection_signs(self) -> "dict[ConnectionState, str]":
+        """The signs of how a gateway is reached."""
+        return ASCII_CONNECTION_SIGNS if self.glyphs is ASCII_GLYPHS else CONNECTION_SIGNS
 
     @property
     def inks(self) -> Inks:
@@ -155,24 +163,25 @@ class SwitchboardApp(App[None]):
         try:
             await self.host.start("console")
         except Conflict as error:
+            self._reads_only = True
             screen.standing.say(error.message, "warning")
-            self.run_worker(self._take_over_when_free(), group="start")
         except SwitchboardError as error:
             screen.standing.say(f"{error.message}. Reading only; F5 reads it again.", "error")
             return
         self._take_preferences()
+        await self._learn_gateways()
         self.desk.configure()
         screen.show_edges()
         if self.host.hint and self._scene is None and not screen.standing.text and not screen.notice.text:
             screen.say(self.host.hint)
         if self._scene is not None:
-            self.run_worker(self._scene(self.host), group="scene", exit_on_error=True)
+            self.run_worker(self._scene(), group="scene", exit_on_error=True)
 
     def _take_preferences(self) -> bool:
         """Use the colours, keys and bell of the configuration; whether all of them could be meant."""
         from console.preferences import check
 
-        settings = self.host.runtime.settings
+        settings = self.host.configured
         assert settings is not None, "it has just been read"
         chosen = check(settings.console)
         self.theme = chosen.theme
@@ -185,21 +194,32 @@ class SwitchboardApp(App[None]):
             self.watch_screen.say(f"{self.host.places.config}: {first}{more}", "error")
         return not chosen.problems
 
-    async def _take_over_when_free(self) -> None:
-        """Go live once the process that owns the state directory has left it."""
-        while self.host.runtime.owner is not None:
-            await self.host.runtime.store.clock.sleep(OWNER_SECONDS)
-        self.watch_screen.standing.say("")
-        await self._start_runtime()
+    async def _learn_gateways(self) -> None:
+        """Know which gateways could be worked on besides."""
+        try:
+            self.gateways.directory = await self.host.profiles()
+        except SwitchboardError as error:
+            self.watch_screen.say(error.message, "error")
+
+    def _note_owner(self) -> None:
+        """Say no longer that this console only reads, once it does more."""
+        if self._reads_only and self.desk.gateway.connection.state == "live":
+            self._reads_only = False
+            self.watch_screen.standing.say("")
 
     def configure_again(self) -> None:
         """Read the configuration again; start after all, once a broken one has been mended."""
         screen = self.watch_screen
-        if self.desk.gateway.connection.state == "live":
-            self.run_worker(self.host.read_again(), group="configure", exclusive=True)
+        if self.host.started:
+            self.run_worker(self._read_again(), group="configure", exclusive=True)
             return
         screen.standing.say("")
         self.run_worker(self._start_runtime(), group="start", exit_on_error=True)
+
+    async def _read_again(self) -> None:
+        notice = await self.host.read_again()
+        if notice is not None:
+            self._show_configured(notice)
 
     def _show_configured(self, notice: str) -> None:
         """Say whether the configuration that was read again is in use."""
@@ -223,7 +243,7 @@ class SwitchboardApp(App[None]):
         """End the console; with something at work, ask what shall become of it."""
         from console.screens.confirm import Choice, Confirm
 
-        count = len(self.host.runtime.active_runs)
+        count = len(self.host.active_runs)
         if not count or self._leaving:
             self.exit()
             return
@@ -248,7 +268,7 @@ class SwitchboardApp(App[None]):
             self.run_worker(self._leave_when_done(), group="leave")
 
     async def _leave_when_done(self) -> None:
-        await self.host.runtime.drained()
+        await self.host.drained()
         self.exit()
 
     # Drawing
@@ -264,6 +284,8 @@ class SwitchboardApp(App[None]):
         self._drawn_at = self.monotonic()
         dirty = self.desk.take_dirty()
         self.watch_screen.show_dirty(dirty)
+        if dirty.connections:
+            self._note_owner()
         for screen in self.screen_stack:
             if isinstance(screen, Page):
                 screen.show_dirty(dirty)
@@ -271,7 +293,7 @@ class SwitchboardApp(App[None]):
         if dirty.all:
             self._alarm.start(rows.values())
         looked_at = {pane.key for pane in self.watch_screen.panes if pane.display} if self.app_focus else set[str]()
-        if self._alarm.rings([rows[key] for key in dirty.rows], looked_at, self._drawn_at):
+        if self._alarm.rings([rows[key] for key in dirty.rows if key in rows], looked_at, self._drawn_at):
             self.bell()
 
     def _fatal_error(self) -> None:
@@ -296,7 +318,7 @@ class SwitchboardApp(App[None]):
     def remember(self) -> None:
         """Write drafts and what was seen down now."""
         self._remember_timer = None
-        self.desk.memory.seen = self.desk.book.unseen()
+        self.desk.memory.seen = self.desk.unseen()
         self.desk.memory.save()
 
     def watch_theme(self, theme: str) -> None:

@@ -18,7 +18,7 @@ Exit codes: 0 done or accepted, 1 failed, 2 usage, 3 not found, 4 forbidden by p
 """
 MAX_MINUTES: Final = 52_704_000
 """A hundred years, as many as the tool takes."""
-_EVERYWHERE: Final = ("--state", "--config")
+_EVERYWHERE: Final = ("--state", "--config", "--gateway")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,7 +72,11 @@ def run(arguments: Sequence[str]) -> int:
             gc.disable()  # until the first picture, which makes many objects and no garbage: an eighth of the start
             from console.start import run_console
 
-            return run_console(options.state, options.config, demo=options.command == "demo")
+            return run_console(options.state, options.config, options.gateway, demo=options.command == "demo")
+        if options.command == "serve":
+            from console.serve import run_serve
+
+            return run_serve(options)
         from console.oneshot import run_command
 
         return run_command(options)
@@ -102,6 +106,12 @@ def _parser() -> _Parser:
     common = _Parser(add_help=False)
     common.add_argument("--state", type=_place, metavar="DIR", help="the state directory to work on")
     common.add_argument("--config", type=_place, metavar="FILE", help="the configuration file")
+    common.add_argument(
+        "--gateway",
+        type=_gateways,
+        metavar="NAME|URL",
+        help="the gateway to work on; the console takes several: a,b,local",
+    )
     common.add_argument("--json", action="store_true", help="print exactly the tool's result, as one JSON document")
     main = _Parser(
         prog="switchboard",
@@ -124,6 +134,8 @@ def _parser() -> _Parser:
     add("demo", "open the console on a temporary state where everything moves")
     _add_list(add("list", "list sessions, newest first"))
     _add_history(add("history", "print the newest messages of a session"))
+    follow = add("follow", "print the messages of a session as they come, until Ctrl+C")
+    follow.add_argument("key", metavar="KEY")
     _add_send(add("send", "send a message to a session and wait for the reply"))
     _add_spawn(add("spawn", "start a sub-agent on a task and wait for its result"))
     policy = add("policy", "show the send policy of a session and what decides, or change it")
@@ -136,8 +148,13 @@ def _parser() -> _Parser:
     search.add_argument("--limit", type=_positive, default=20, metavar="N")
     export = add("export", "print a whole transcript as markdown, or with --json as it is stored")
     export.add_argument("key", metavar="KEY")
+    brought = add("import", "bring the sessions of an OpenClaw state directory in, or what is new of them")
+    brought.add_argument("directory", type=_place, metavar="DIR", help="such as ~/.openclaw; nothing in it is changed")
+    _add_serve(add("serve", "serve the sessions to consoles and clients elsewhere, over HTTP and WebSocket"))
     served = add("mcp", "serve the session tools to a client of the Model Context Protocol, over stdin and stdout")
     served.add_argument("--as", dest="caller", metavar="KEY", help="act as this session, with its rights and no others")
+    _add_connect(add("connect", "connect to a gateway, pair with it, and store it under a name"))
+    add("gateways", "list the gateways that are known by name")
     add("doctor", "say what was found, where each value came from, and what to do")
     return main
 
@@ -185,6 +202,28 @@ def _add_spawn(command: argparse.ArgumentParser) -> None:
     command.add_argument("--detach", action="store_true", help="do not stay until the work is done")
 
 
+def _add_connect(command: argparse.ArgumentParser) -> None:
+    command.add_argument("target", metavar="URL|NAME", nargs="?", help="its address, or the name of a known one")
+    command.add_argument("--name", metavar="NAME", help="the name to store it under; default its host")
+    command.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="a file that holds the token; else SWITCHBOARD_GATEWAY_TOKEN, or you are asked",
+    )
+    command.add_argument("--ca", metavar="FILE", help="PEM file of the authority that signed its certificate")
+    command.add_argument("--fingerprint", metavar="SHA256", help="accept this certificate and no other")
+    command.add_argument("--insecure", action="store_true", help="go to another machine without TLS")
+    command.add_argument("--forget", metavar="NAME", help="remove a stored gateway with its token instead")
+
+
+def _add_serve(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--port", type=_port, metavar="N", help="the port; 0 for any that is free")
+    command.add_argument("--bind", metavar="ADDR", help="loopback, lan, or an IP address of this machine")
+    command.add_argument(
+        "--insecure", action="store_true", help="listen beyond loopback without TLS, where the network is encrypted"
+    )
+
+
 def _flags_first(arguments: Sequence[str]) -> list[str]:
     """Move the flags that choose state, configuration and output behind the command; they may stand before it."""
     front: list[str] = []
@@ -220,6 +259,18 @@ def _place(text: str) -> str:
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"expected a path, not {quoted(text)}")
     return text
+
+
+def _gateways(text: str) -> str:
+    if not all(word.strip() for word in text.split(",")):
+        raise argparse.ArgumentTypeError(f"expected a gateway's name or address, not {quoted(text)}")
+    return text
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, not {quoted(text)}")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -16,6 +16,7 @@ from console.live.clean import clean_line
 from console.log import LOG_NAME
 from console.output import LONGEST_SENTENCE, draws_unicode, print_json, write_line
 from console.preferences import check
+from core.config.gateways import LOCAL, shown_url
 from core.config.load import load
 from core.config.paths import Places
 from core.config.settings import NO_MODEL_HINT, Settings
@@ -46,9 +47,14 @@ class Finding:
     advice: str = ""
 
 
-def examine(places: Places, *, as_json: bool) -> int:
-    """Print what was found; return 1 when something is wrong."""
-    findings = [*_program(), *_configuration(places), *_state(places), *_terminal()]
+def examine(places: Places, gateways: str | None, *, as_json: bool) -> int:
+    """Print what was found; return 1 when something is wrong.
+
+    Args:
+        gateways: Those to look at as well, as `--gateway` names them.
+    """
+    reached = _gateways(places, gateways) if gateways is not None else ()
+    findings = [*_program(), *_configuration(places), *_state(places), *reached, *_terminal()]
     wrong = any(finding.verdict == "wrong" for finding in findings)
     if as_json:
         rows = [{"topic": f.topic, "verdict": f.verdict, "found": f.words, "advice": f.advice} for f in findings]
@@ -143,6 +149,30 @@ def _state(places: Places) -> Iterator[Finding]:
     )
     owner = current_owner(places.state)
     yield Finding("owner", "ok", owner.words if owner is not None else "nobody; the next console runs what is queued")
+
+
+def _gateways(places: Places, gateways: str) -> Iterator[Finding]:
+    """Connect to gateways, and tell what they say of themselves."""
+    import asyncio
+
+    from console.connecting import look
+    from console.profiles import Profiles, split_names
+
+    try:
+        profiles = Profiles(load(places).gateways, places.state)
+        chosen = [profiles.find(name) for name in split_names(gateways) if name != LOCAL]
+    except SwitchboardError as error:
+        yield Finding("gateway", "wrong", error.message)
+        return
+    for gateway in chosen:
+        where = f"{gateway.name} at {shown_url(gateway.url)}"
+        try:
+            found = asyncio.run(look(gateway, profiles))
+        except SwitchboardError as error:
+            yield Finding("gateway", "wrong", where, error.message)
+        else:
+            allowed = ", ".join(found.scopes)
+            yield Finding("gateway", "ok", f"{where}: {found.version}, {found.latency_ms:.0f} ms, allows {allowed}")
 
 
 def _terminal() -> Iterator[Finding]:

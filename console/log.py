@@ -21,7 +21,7 @@ LOG_NAME: Final = "switchboard.log"
 MAX_BYTES: Final = 1_000_000
 """The log starts anew when it is that long; the one before is kept as `switchboard.log.1`."""
 _LONGEST_MESSAGE: Final = 500
-_LOGGERS: Final = ("switchboard", "asyncio")
+_LOGGERS: Final = ("switchboard", "asyncio", "uvicorn")
 
 ErrorInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 

@@ -2,30 +2,22 @@
 
 import argparse
 import asyncio
-import base64
-import contextlib
 import json
 import signal
 import sys
 import textwrap
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from console.host import Host
 from console.live.clean import clean, clean_line
-from console.live.exchange_words import announce_sentence, end_sentence, progress_sentence
-from console.live.words import age, money, seconds_span, tokens
-from console.output import print_error, print_json, print_progress, print_table, print_text, write_line
+from console.live.words import age, money, tokens
+from console.output import print_error, print_json, print_table, print_text, write_line
+from console.remote_host import AnyHost, check_is_one, open_host
 from core.config.paths import Places, find_places
 from core.model.access import ALL, OPERATOR, Operator, SessionCaller
-from core.model.attachments import MAX_BYTES
-from core.model.commands import parse_command
 from core.model.errors import Conflict, Invalid, Unavailable
-from core.model.events import Activity, DeliveryChanged, Event, ExchangeChanged, RunChanged, ToolProgress
 from core.model.keys import shown
-from core.model.runs import Run
 from core.model.sessions import Session, SessionPatch
 from core.runtime.commands import POLICY_WORDS
 from core.tools.dispatch import dispatch
@@ -35,7 +27,6 @@ if TYPE_CHECKING:
     from core.gateway import Gateway
     from core.model.access import Caller
 
-EXIT_CODES: Final[Mapping[str, int]] = {"ok": 0, "accepted": 0, "error": 1, "forbidden": 4, "timeout": 5}
 HISTORY_PAGE: Final = 200
 LONGEST_CALL: Final = 2000
 Command = Callable[["OneShot", argparse.Namespace], Awaitable[int]]
@@ -51,27 +42,35 @@ def run_command(options: argparse.Namespace) -> int:
     if options.command == "doctor":
         from console.doctor import examine
 
-        return examine(places, as_json=options.json)
+        return examine(places, options.gateway, as_json=options.json)
+    check_is_one(options.gateway)
+    if options.command in {"connect", "gateways"}:
+        from console.connecting import run_connect, run_gateways
+
+        return (run_connect if options.command == "connect" else run_gateways)(options, places)
+    if options.command == "import":
+        from console.importing import run_import
+
+        return run_import(options, places)
     if options.command == "send" and options.message == "-":
         options.message = _read_stdin()
     return asyncio.run(_run(options, places))
 
 
 async def _run(options: argparse.Namespace, places: Places) -> int:
-    shot = OneShot(Host(places, pace=0.0), options)
-    stop = _Stop()
+    shot = OneShot(open_host(places, options.gateway, pace=0.0), options)
+    stop = Stop()
     try:
-        shot.gateway.settings = await shot.host.settings()
-        return await _COMMANDS[options.command](shot, options)
+        await shot.host.ready()
+        return await _commands()[options.command](shot, options)
     except asyncio.CancelledError:
-        at_work = "; what was at work ends as interrupted, what was said is kept" if shot.gateway.active_runs else ""
-        shot.interrupted(f"stopped by {signal.Signals(stop.number).name}{at_work}")
+        shot.interrupted(f"stopped by {signal.Signals(stop.number).name}{shot.left_behind}")
         return 128 + stop.number
     finally:
         await shot.host.close()
 
 
-class _Stop:
+class Stop:
     """Cancels the command when the process is told to end; told a second time, the process ends at once.
 
     Attributes:
@@ -103,14 +102,19 @@ def _read_stdin() -> str:
 
 
 class OneShot:
-    """What the commands share."""
+    """What the commands share.
 
-    def __init__(self, host: Host, options: argparse.Namespace) -> None:
+    Attributes:
+        works: The command is one that changes something.
+    """
+
+    def __init__(self, host: "AnyHost", options: argparse.Namespace) -> None:
         self.host = host
-        self.gateway = host.runtime
+        self.gateway = host.gateway
         self._command = str(options.command)
         self._json = bool(options.json)
         self._answered = False
+        self.works = False
 
     def answer(self, document: Mapping[str, Any]) -> bool:
         """Print the one document of --json; whether that was asked for."""
@@ -129,6 +133,13 @@ class OneShot:
         given = {name: value for name, value in arguments.items() if value is not None}
         return await dispatch(self.gateway, Operator(sender), tool, given)
 
+    @property
+    def left_behind(self) -> str:
+        """What becomes of what is at work when the command is stopped now, as the end of a sentence."""
+        if self.host.active_runs:
+            return "; what was at work ends as interrupted, what was said is kept"
+        return f"; what is at work goes on at {self.host.runner}" if self.works and not self.host.owns else ""
+
     def shown(self, key: str) -> str:
         """Return a key as the list shows it, harmless."""
         return clean_line(shown(key, self.gateway.rules.agent_of(OPERATOR)))
@@ -137,9 +148,10 @@ class OneShot:
         """Return the session that a KEY means."""
         return await self.gateway.get_session(canonical(self.gateway, OPERATOR, key), ALL)
 
-    async def work(self) -> None:
-        """Take the state directory over, to write and to run what this command starts."""
-        await self.host.start(self._command, run_all=False)
+    async def work(self, *, run_own: bool = True) -> None:
+        """Be ready to change something, and to run what this command starts where nobody else does."""
+        self.works = True
+        await self.host.start(self._command, run_all=False, run_own=run_own)
 
 
 async def _list(shot: OneShot, options: argparse.Namespace) -> int:
@@ -185,111 +197,10 @@ async def _history(shot: OneShot, options: argparse.Namespace) -> int:
     if shot.answer(result):
         return 0
     for message in result["messages"]:
-        _print_message(message)
+        print_message(message)
     if not result["messages"]:
         write_line("no messages yet")
     return 0
-
-
-async def _send(shot: OneShot, options: argparse.Namespace) -> int:
-    message = options.message
-    arguments = {
-        "sessionKey": options.key,
-        "message": message,
-        "timeoutSeconds": 0.0 if options.detach else options.timeout,
-    }
-    if options.detach and parse_command(message) is None:
-        return await _leave_queued(shot, "sessions_send", arguments, options)
-    return await _stay(shot, "sessions_send", arguments, options)
-
-
-async def _spawn(shot: OneShot, options: argparse.Namespace) -> int:
-    arguments = {
-        "task": options.task,
-        "agentId": options.agent,
-        "label": options.label,
-        "model": options.model,
-        "thinking": options.thinking,
-        "runTimeoutSeconds": options.run_timeout,
-        "attachments": [await asyncio.to_thread(_attachment, Path(name)) for name in options.attach],
-    }
-    if options.detach:
-        return await _leave_queued(shot, "sessions_spawn", arguments, options)
-    return await _stay(shot, "sessions_spawn", arguments, options)
-
-
-def _attachment(path: Path) -> dict[str, str]:
-    """Return a file as `sessions_spawn` takes it; of one that is too large only enough to be refused."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise Invalid(f"the attachment {path} cannot be read: {error.strerror}") from None
-    return {"name": path.name, "content": base64.b64encode(data).decode(), "encoding": "base64"}
-
-
-async def _stay(shot: OneShot, tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
-    """Start work, show its progress, print the result, and leave when the work is done."""
-    await shot.work()
-    progress = _Progress(shot)
-    watching = asyncio.create_task(progress.show())
-    try:
-        result = await shot.call(tool, arguments, options.sender)
-        code = EXIT_CODES[result["status"]]
-        if shot.answer(result):
-            pass
-        elif result["status"] == "ok":
-            print_text(result["reply"])
-        elif result["status"] == "timeout":
-            print_progress(f"no reply within {options.timeout:g} s; staying until the run has ended")
-        elif result["status"] != "accepted":
-            print_error(result["error"])
-        await shot.gateway.drained()
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
-    if result["status"] in {"accepted", "timeout"}:
-        ended = await _tell_end(shot, result["runId"], options)
-        code = ended if result["status"] == "accepted" else code
-    if "runId" in result:
-        await _tell_announce(shot, result["runId"])
-    return code
-
-
-async def _tell_end(shot: OneShot, run_id: str, options: argparse.Namespace) -> int:
-    """Tell what a run came to that had not ended when its tool answered; return its exit code."""
-    outcome = await shot.gateway.wait_run(run_id, 0)
-    if not options.json and outcome.reply:
-        print_text(outcome.reply)
-    if outcome.error:
-        print_error(outcome.error)
-    return EXIT_CODES[outcome.status]
-
-
-async def _tell_announce(shot: OneShot, run_id: str) -> None:
-    """Tell on stderr what came of the exchange that a run began, if it began one: stdout is the reply alone."""
-    found = await shot.gateway.exchange(run_id)
-    if found is None:
-        return
-    exchange, announce = found
-    if announce is not None:
-        print_progress(announce_sentence(announce))
-    elif exchange.outcome is not None:
-        print_progress(end_sentence(exchange, shot.shown(exchange.requester)))
-
-
-async def _leave_queued(shot: OneShot, tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
-    """Accept work and leave it to the next process that owns the state directory."""
-    await shot.host.start(options.command, run_all=False, run_own=False)
-    result = await shot.call(tool, arguments, options.sender)
-    if shot.answer(result):
-        pass
-    elif result["status"] == "accepted":
-        write_line(f"accepted as run {result['runId']}; it runs when a console is opened on {shot.host.state}")
-    else:
-        print_error(result["error"])
-    return EXIT_CODES[result["status"]]
 
 
 async def _policy(shot: OneShot, options: argparse.Namespace) -> int:
@@ -298,15 +209,13 @@ async def _policy(shot: OneShot, options: argparse.Namespace) -> int:
         await shot.work()
         patch = SessionPatch({"sendPolicy": POLICY_WORDS[options.word]})
         session = await shot.gateway.patch(session.session_id, patch, OPERATOR)
-    decision = shot.gateway.rules.send_decision(session)
-    result = {
-        "key": session.key,
-        "effective": decision.effective,
-        "override": decision.override or "inherit",
-        "decidedBy": list(decision.decided_by),
-    }
+    decision, override = shot.gateway.policy_of(session), session.send_policy or "inherit"
+    result: dict[str, Any] = {"key": session.key, "override": override}
+    if decision is not None:
+        result |= {"effective": decision.effective, "decidedBy": list(decision.decided_by)}
     if not shot.answer(result):
-        write_line(f"{shot.shown(session.key)}: {decision.effective} by {decision.reason}")
+        told = f"{decision.effective} by {decision.reason}" if decision is not None else f"override {override}"
+        write_line(f"{shot.shown(session.key)}: {told}")
     return 0
 
 
@@ -367,8 +276,7 @@ async def _mcp(shot: OneShot, options: argparse.Namespace) -> int:
     except Conflict as error:
         print_error(error.message)
     await serve(shot.gateway, caller)
-    if shot.gateway.connection.state == "live":
-        await shot.gateway.drained()
+    await shot.host.drained()
     return 0
 
 
@@ -384,7 +292,7 @@ def _load_mcp() -> "Callable[[Gateway, Caller], Awaitable[None]]":
     return serve
 
 
-def _print_message(message: Mapping[str, Any]) -> None:
+def print_message(message: Mapping[str, Any]) -> None:
     provenance = message.get("provenance")
     who = message["role"] if provenance is None else f"{provenance['sourceSessionKey']} → {message['role']}"
     if message["role"] == "toolResult":
@@ -399,54 +307,19 @@ def _print_message(message: Mapping[str, Any]) -> None:
             write_line(f"    ▸ {clean_line(call, LONGEST_CALL)}")
 
 
-class _Progress:
-    """Tells on stderr what the work that this command started is doing."""
+def _commands() -> Mapping[str, Command]:
+    """Return what carries each command out."""
+    from console import following, working
 
-    def __init__(self, shot: OneShot) -> None:
-        self._shot = shot
-        self._feed = shot.gateway.subscribe()
-        self._runs: dict[str, Run] = {}
-        self._exchanges: set[str] = set()
-
-    async def show(self) -> None:
-        """Tell until it is cancelled."""
-        async for event in self._feed:
-            self._tell(event)
-
-    def _tell(self, event: Event) -> None:
-        match event:
-            case RunChanged(_, run) if run.kind != "command":
-                self._tell_run(run)
-            case ExchangeChanged(_, exchange):
-                self._exchanges.add(exchange.exchange_id)
-                if exchange.kind == "send" and exchange.state != "first":
-                    print_progress(progress_sentence(exchange, self._shot.shown))
-            case DeliveryChanged(_, delivery) if delivery.exchange_id in self._exchanges and delivery.is_open:
-                print_progress(announce_sentence(delivery))
-            case ToolProgress(key, _, _, name, note):
-                print_progress(f"{self._shot.shown(key)}: {name} {note}")
-            case Activity(key, run_id, words) if run_id in self._runs and sys.stderr.isatty():
-                print_progress(f"{self._shot.shown(key)}: {words}")
-            case _:
-                return
-
-    def _tell_run(self, run: Run) -> None:
-        self._runs[run.run_id] = run
-        if run.state == "running":
-            print_progress(f"{self._shot.shown(run.key)}: at work")
-        elif not run.live:
-            took = seconds_span((run.ended_at or 0) - (run.started_at or run.ended_at or 0))
-            print_progress(f"{self._shot.shown(run.key)}: {run.state} after {took}")
-
-
-_COMMANDS: Final[Mapping[str, Command]] = {
-    "list": _list,
-    "history": _history,
-    "send": _send,
-    "spawn": _spawn,
-    "policy": _policy,
-    "abort": _abort,
-    "search": _search,
-    "export": _export,
-    "mcp": _mcp,
-}
+    return {
+        "list": _list,
+        "history": _history,
+        "follow": following.follow,
+        "send": working.send,
+        "spawn": working.spawn,
+        "policy": _policy,
+        "abort": _abort,
+        "search": _search,
+        "export": _export,
+        "mcp": _mcp,
+    }

@@ -19,6 +19,7 @@ from console.live.words import session_name
 from core.model.access import ALL, OPERATOR
 from core.model.errors import SwitchboardError
 from core.model.exchanges import Delivery
+from core.model.keys import split
 from core.model.messages import Message
 from core.model.sessions import Override, Session, SessionPatch
 
@@ -90,10 +91,12 @@ class Operations:
         override = NEXT_OVERRIDE[session.send_policy]
 
         def told(changed: Session) -> Outcome:
-            decision = self._desk.gateway.rules.send_decision(changed)
-            word = override or "inherit"
+            decision = self._desk.gateway.policy_of(changed)
+            said = f"{self._name(session)}: {override or 'inherit'}"
+            if decision is None:
+                return Outcome(said)
             tone: Tone = "good" if decision.allowed else "warning"
-            return Outcome(f"{self._name(session)}: {word}, so {decision.effective} ({decision.reason})", tone)
+            return Outcome(f"{said}, so {decision.effective} ({decision.reason})", tone)
 
         return await _said(lambda: self._patch(session, {"sendPolicy": override}), told)
 
@@ -121,7 +124,9 @@ class Operations:
         """Give a session an empty transcript."""
         return await _said(
             lambda: self._desk.gateway.reset(session.session_id, OPERATOR),
-            lambda _: Outcome(f"{self._name(session)}: a new transcript; the old one has the id {session.session_id}"),
+            lambda _: Outcome(
+                f"{self._name(session)}: a new transcript; the old one has the id {split(session.session_id)[1]}"
+            ),
         )
 
     async def retry(self, delivery: Delivery) -> Outcome:
@@ -146,7 +151,7 @@ class Operations:
             text = "".join([export_text(message) async for message in self._all(session)])
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-                file.write(f"# {self._name(session)}\n\n`{session.key}` · {session.session_id}\n\n{text}")
+                file.write(f"# {self._name(session)}\n\n`{session.key}` · {split(session.session_id)[1]}\n\n{text}")
             return path
 
         return await _said(write, lambda path: Outcome(f"written to {path}"))
@@ -183,13 +188,13 @@ class Operations:
         return clean_line(f"the announce of {self._desk.name_of(delivery.key)} to {address_words(delivery)}", 160)
 
     def _name(self, session: Session) -> str:
-        return clean_line(session_name(session, self._desk.book.default_agent), 60)
+        return clean_line(session_name(session, self._desk.book.default_agent(session.key)), 60)
 
 
 def export_name(session: Session) -> str:
     """Return the file name of an export: made of letters and digits of the key and the transcript's id only."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", session.key).strip("-")[:60]
-    return f"{words}-{session.session_id[:8]}.md"
+    return f"{words}-{split(session.session_id)[1][:8]}.md"
 
 
 def export_text(message: Message) -> str:

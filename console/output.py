@@ -17,7 +17,12 @@ _ESCAPED: Final = {
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document; characters that a terminal would obey are escaped, which JSON readers undo."""
-    write_line(json.dumps(document, ensure_ascii=not draws_unicode(), indent=2).translate(_ESCAPED))
+    write_line(_harmless_json(document, indent=2))
+
+
+def print_json_line(document: Mapping[str, Any]) -> None:
+    """Print one JSON document of several on a line of its own."""
+    write_line(_harmless_json(document, indent=None))
 
 
 def print_text(text: str) -> None:
@@ -61,6 +66,10 @@ def write_line(text: str) -> None:
 def draws_unicode() -> bool:
     """Whether what is printed may hold more than ASCII."""
     return sys.stdout is not None and "utf" in (sys.stdout.encoding or "").lower()
+
+
+def _harmless_json(document: Mapping[str, Any], *, indent: int | None) -> str:
+    return json.dumps(document, ensure_ascii=not draws_unicode(), indent=indent).translate(_ESCAPED)
 
 
 def _write(stream: TextIO | None, text: str) -> None:

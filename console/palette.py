@@ -21,20 +21,21 @@ def commands(app: "SwitchboardApp", screen: Screen[Any]) -> Iterable[SystemComma
     """Return the commands that make sense on a screen."""
     if isinstance(screen, Page):
         for action in screen.actions:
-            help_ = _unmarked(f"{action.shown}  {action.help}")
+            reason = screen.why_not(action.id)
+            help_ = _unmarked(f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}")
             yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
     if not isinstance(screen, WatchScreen):
         return
     state = screen.state
     for action in screen.actions:
-        reason = action.enabled(state)
+        reason = action.why_not(state)
         help_ = _unmarked(f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}")
         yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
     yield SystemCommand("theme", "Choose other colours", app.action_change_theme)
     rows = sorted(app.desk.book.rows.values(), key=lambda row: -row.session.updated_at)[:SESSIONS]
-    now = app.desk.now_ms()
     for row in rows:
-        help_ = f"{_unmarked(row.key)}, {row.look}, {age(now - row.session.updated_at)}"
+        ago = age(app.desk.now_ms(row.session.key) - row.session.updated_at)
+        help_ = f"{app.desk.place_of(row.session.key)} {_unmarked(row.key)}, {row.look}, {ago}".lstrip()
         yield SystemCommand(f"go to {_unmarked(row.name)}", help_, partial(screen.go_to, row.session.key))
 
 

@@ -4,9 +4,10 @@ import asyncio
 import os
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
-from console.host import Host
+from console.remote_host import AnyHost, open_host
 from core.config.paths import find_places
 from core.model.errors import Invalid
 
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
     from console.app import Scene
 
 
-def run_console(state: str | None, config: str | None, *, demo: bool) -> int:
+def run_console(state: str | None, config: str | None, gateways: str | None = None, *, demo: bool) -> int:
     """Open the console and return the exit code when it is closed.
 
+    Args:
+        gateways: Names or addresses of gateways, with commas between; None for the bundled runtime.
+
     Raises:
-        SwitchboardError: The state directory cannot be used, or there is no terminal.
+        SwitchboardError: The state directory or a gateway's name cannot be used, or there is no terminal.
     """
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise Invalid("the console needs a terminal: run it in one, or use a command such as `switchboard list`")
@@ -27,14 +31,20 @@ def run_console(state: str | None, config: str | None, *, demo: bool) -> int:
             "the console cannot draw here, TERM says so: set TERM, or use a command such as `switchboard list`"
         )
     if demo:
+        if gateways is not None:
+            raise Invalid("the demo plays on a state of its own: leave --gateway out")
         from console.demo import open_demo
 
         with open_demo() as opened:
-            return asyncio.run(_show(opened.host, opened.play, "demo, on a temporary state"))
-    return asyncio.run(_show(Host(find_places(state, config))))
+            return asyncio.run(_show(opened.host, partial(opened.play, opened.host), "demo, on a temporary state"))
+    return asyncio.run(_open(state, config, gateways))
 
 
-async def _show(host: Host, scene: "Scene | None" = None, where: str = "local") -> int:
+async def _open(state: str | None, config: str | None, gateways: str | None) -> int:
+    return await _show(open_host(find_places(state, config), gateways))
+
+
+async def _show(host: AnyHost, scene: "Scene | None" = None, where: str = "") -> int:
     from console.app import SwitchboardApp
 
     app = SwitchboardApp(host, where=where, scene=scene)
@@ -44,5 +54,6 @@ async def _show(host: Host, scene: "Scene | None" = None, where: str = "local") 
         await app.run_async()
     finally:
         app.remember()
+        await app.gateways.close()
         await host.close()
     return app.return_code or 0

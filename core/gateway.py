@@ -5,19 +5,25 @@ no more. Reads take a `Scope`, computed by `RuleSet.grant` from the caller; writ
 again in the transaction that makes them true.
 """
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from core.model.access import Caller, Scope
+from core.model.connection import Connection
 from core.model.events import Cursor, Event
 from core.model.exchanges import Delivery, DeliveryState, Exchange
+from core.model.messages import Draft, Message
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
-from core.model.sessions import HistoryPage, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 
-Action = Literal["send", "spawn", "abort", "patch", "reset", "archive", "deliver"]
+Action = Literal[
+    "send", "exchange", "spawn", "abort", "patch", "policy", "reset", "archive", "delete", "create", "append", "deliver"
+]
+"""What may be refused: `send` is a message of the operator's, `exchange` all that follows one from another session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +48,8 @@ class ModelInfo:
     context_window: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How current the gateway's answers are.
-
-    Attributes:
-        state: `live`: it runs work and tells every change; `reading`: it shows what is stored, another process owns it.
-        detail: One sentence for the operator: who owns it, or what is wrong with the configuration; empty when all is
-            well.
-    """
-
-    state: Literal["live", "reading"]
-    detail: str = ""
+NativeTool = Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]
+"""A session tool that runs at the gateway: arguments as the tool takes them, the tool's result."""
 
 
 class Feed(Protocol):
@@ -64,12 +60,15 @@ class Feed(Protocol):
         """The `rev` up to which everything durable has been handed out."""
         ...
 
-    def watch(self, key: str) -> None:
-        """Want the messages, deltas and tool progress of a session; its partial reply comes first, if it has one."""
+    def watch(self, key: str | None) -> None:
+        """Want the messages, deltas and tool progress of a session; its partial reply comes first, if it has one.
+
+        None: of every session, there are and will be.
+        """
         ...
 
-    def unwatch(self, key: str) -> None:
-        """Want them no longer."""
+    def unwatch(self, key: str | None) -> None:
+        """Want them no longer; None ends only what None began."""
         ...
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -98,8 +97,16 @@ class Gateway(Protocol):
         """Return the gateway's time in ms since the Unix epoch."""
         ...
 
-    def refusal(self, action: Action) -> str | None:
-        """Return why an action is not possible here at all, in one sentence; None when it is."""
+    def refusal(self, action: Action, key: str | None = None) -> str | None:
+        """Return why an action is not possible here, or for one session, at all, in one sentence; None when it is."""
+        ...
+
+    def policy_of(self, session: Session) -> PolicyDecision | None:
+        """Return the effective send policy of a session; None where the gateway does not tell its rules (P5)."""
+        ...
+
+    def native_tool(self, name: str) -> NativeTool | None:
+        """Return a session tool that the gateway runs itself; None when it runs here, over this port (DESIGN 1)."""
         ...
 
     async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
@@ -198,12 +205,41 @@ class Gateway(Protocol):
         """Take a session out of the list, or bring it back."""
         ...
 
+    async def create(self, new: NewSession, caller: Caller) -> Session:
+        """Make a session without a message; one that exists already is returned as it is.
+
+        Raises:
+            Invalid: The key is malformed or reserved, or another session has the label.
+            NotFound: There is no such agent or model.
+            Forbidden: The caller is not the operator.
+        """
+        ...
+
+    async def delete(self, ref: str, caller: Caller) -> None:
+        """Remove a session with its transcripts, for good.
+
+        Raises:
+            Invalid: It is the main session of an agent, which always exists.
+            Forbidden: The caller is not the owner.
+            Conflict: A run of the session is not over, or it was reset meanwhile.
+        """
+        ...
+
+    async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
+        """Append a message without a run; when this returns, it is on disk.
+
+        Raises:
+            Forbidden: The caller is not the owner.
+        """
+        ...
+
     async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
         """Return an exchange with the delivery of its announce, None when the run has none; for whoever began it."""
         ...
 
-    async def exchanges(self, key: str, *, limit: int) -> list[Exchange]:
-        """Return the newest exchanges that a session began or took part in, newest first; for the operator."""
+    async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
+        """Return the newest exchanges that a session began or took part in, newest first, each with the delivery of its
+        announce; for the operator."""
         ...
 
     async def deliveries(

@@ -1,33 +1,42 @@
-"""All sessions of a gateway, kept true from events; any order of events, gaps and reloads ends in the same rows."""
+"""All sessions, of one gateway or several, kept true from events: any order, gaps and reloads end in the same rows."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from console.live.clean import clean_line
 from console.live.placement import RANK, Placement
 from console.live.rows import Look, Row, read_row, runs_of
 from core.model.events import Activity, Event, RunChanged, SessionChanged
+from core.model.keys import main_key, split
 from core.model.sessions import Session
-from core.rules.policy import SendPolicy
+from core.rules.policy import PolicyDecision
+
+Decide = Callable[[Session], PolicyDecision | None]
+"""Says whether messages may go into a session; None where that is not known."""
 
 
 class Book:
-    """The sessions of one gateway.
+    """The sessions.
+
+    Args:
+        decide: What the rows say of the send policy; None: nothing.
 
     Attributes:
         rows: All of them, by key.
         placement: The order in which they are shown.
-        policy: The send policy in force, for what the rows say of it.
+        main_key: The session that is meant where none is named.
         costs: Some session has cost money; without, no column is kept free for it.
         counts: How many sessions look how.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, decide: Decide | None = None) -> None:
         self.rows: dict[str, Row] = {}
         self.placement = Placement(self)
-        self.policy = SendPolicy()
-        self.default_agent = "main"
+        self.main_key = main_key("main")
+        self._agents: dict[str, str] = {}
+        self._void: set[str] = set()
         self.costs = False
         self.counts: dict[Look, int] = dict.fromkeys(RANK, 0)
+        self._decide = decide
         self._seen: dict[str, int] = {}
         self._words: dict[str, str] = {}
         self._children: dict[str, set[str]] = {}
@@ -39,6 +48,7 @@ class Book:
             seen: `seq` up to which each was looked at; a session that is absent counts as seen.
         """
         self.rows.clear()
+        self._void.clear()
         self._children.clear()
         self.counts = dict.fromkeys(RANK, 0)
         for session in sessions:
@@ -46,9 +56,39 @@ class Book:
             self._put(session)
         self.placement.reset()
 
-    def configure(self, default_agent: str, policy: SendPolicy) -> None:
-        """Use other rules; what rows say of them follows."""
-        self.default_agent, self.policy = default_agent, policy
+    def load_one(self, gateway: str, sessions: Iterable[Session], seen: Mapping[str, int]) -> None:
+        """Start anew from these sessions of one gateway; what was heard since it was void is kept."""
+        listed = set[str]()
+        for session in sessions:
+            listed.add(session.key)
+            known = self.rows.get(session.key)
+            if known is None or session.key in self._void or known.session.rev < session.rev:
+                self._seen.setdefault(session.key, seen.get(session.key, session.last_seq))
+                self._void.discard(session.key)
+                self._put(session)
+        for key in [key for key in self._void - listed if split(key)[0] == gateway]:
+            self.remove(key)
+        self.placement.reset()
+
+    def void(self, gateway: str) -> None:
+        """Note that nothing is known for certain of a gateway: whatever comes next of a session is newer."""
+        self._void |= self.of(gateway)
+
+    def of(self, gateway: str) -> set[str]:
+        """Return the keys of the sessions of a gateway."""
+        return {key for key, row in self.rows.items() if row.gateway == gateway}
+
+    def default_agent(self, key: str) -> str:
+        """Return the default agent of the gateway that a key belongs to."""
+        return self._agents.get(split(key)[0], "main")
+
+    def configure(self, main_key: str, agents: Mapping[str, str]) -> None:
+        """Note that other rules are in force; what rows say of them follows.
+
+        Args:
+            agents: The default agent of each gateway, by its name.
+        """
+        self.main_key, self._agents = main_key, dict(agents)
         for row in list(self.rows.values()):
             self._put(row.session)
         self.placement.reset()
@@ -58,9 +98,10 @@ class Book:
         match event:
             case SessionChanged(_, session):
                 known = self.rows.get(session.key)
-                if known is not None and known.session.rev >= session.rev:
+                if known is not None and known.session.rev >= session.rev and session.key not in self._void:
                     return None
                 self._seen.setdefault(session.key, 0)
+                self._void.discard(session.key)
                 return self._put(session)
             case Activity(key, _, words):
                 self._words[key] = clean_line(words, 160)
@@ -70,6 +111,19 @@ class Book:
                 return self._again(run.key)
             case _:
                 return None
+
+    def remove(self, key: str) -> bool:
+        """Take out a session that was deleted; whether it was known. What it spawned stays."""
+        row = self.rows.pop(key, None)
+        if row is None:
+            return False
+        self.counts[row.look] -= 1
+        self._children.get(row.session.spawned_by or "", set[str]()).discard(key)
+        self._seen.pop(key, None)
+        self._words.pop(key, None)
+        self._void.discard(key)
+        self.placement.reset()
+        return True
 
     def mark_seen(self, key: str) -> bool:
         """Note that the operator looks at a session; whether that changed its row."""
@@ -129,8 +183,8 @@ class Book:
             self.counts[known.look] -= 1
         row = self.rows[key] = read_row(
             session,
-            default_agent=self.default_agent,
-            policy=self.policy,
+            default_agent=self.default_agent(key),
+            policy=self._decide(session) if self._decide is not None else None,
             seen=self._seen.get(key, 0),
             words=self._words.get(key),
         )

@@ -6,6 +6,7 @@ from typing import Final
 from console.live.clean import clean, clean_line
 from core.gateway import Gateway
 from core.model.exchanges import OPEN_DELIVERIES, STUCK_DELIVERIES, Delivery
+from core.model.keys import split
 
 NEWEST: Final = 200
 """So many are kept whatever their state."""
@@ -14,7 +15,7 @@ MOST: Final = 1000
 
 
 class Deliveries:
-    """The deliveries of one gateway; every text in them that is drawn is cleaned.
+    """The deliveries; every text in them that is drawn is cleaned.
 
     Attributes:
         stuck: How many wait for the operator.
@@ -40,6 +41,12 @@ class Deliveries:
                 self._rows[delivery.delivery_id] = _cleaned(delivery)
         if len(self._rows) > 2 * (NEWEST + MOST):
             self._forget()
+
+    def forget(self, gateway: str) -> None:
+        """Forget those of a gateway."""
+        kept = {ref: each for ref, each in self._rows.items() if split(ref)[0] != gateway}
+        self.stuck = sum(each.state in STUCK_DELIVERIES for each in kept.values())
+        self._rows = kept
 
     def get(self, delivery_id: str) -> Delivery | None:
         """Return a delivery as it was last heard of."""

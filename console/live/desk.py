@@ -1,37 +1,44 @@
-"""The console's side of a gateway: the book, the open transcripts, and the one stream of events that keeps them true.
+"""The console and its gateways: the book, the open transcripts, and the one stream of events that keeps them true.
 
 Plain asyncio. Whoever draws is told at most once per batch that something is dirty, and takes what changed from here.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from console.live.book import Book
 from console.live.clean import clean_line
 from console.live.deliveries import Deliveries
+from console.live.dirty import Dirty
 from console.live.exchanges import Exchanges
 from console.live.memory import Memory
 from console.live.rates import Rates
 from console.live.transcript import PAGE, Transcript
-from console.live.words import key_name
+from console.live.words import LOCAL, key_name
+from core.fleet import Fleet
 from core.gateway import Feed, Gateway
 from core.model.access import ALL, Operator
-from core.model.errors import NotFound
+from core.model.clock import SystemClock
+from core.model.connection import REACHED, Connection
+from core.model.errors import NotFound, SwitchboardError, Unavailable
 from core.model.events import (
     Configured,
+    ConnectionChanged,
     DeliveryChanged,
     Delta,
     Event,
     ExchangeChanged,
     Gap,
     MessageAppended,
+    Reloaded,
     RunChanged,
     SessionChanged,
+    SessionGone,
     ToolProgress,
 )
 from core.model.exchanges import Delivery, Exchange
+from core.model.keys import joined, split
 from core.model.messages import Message
 from core.model.runs import Run
 from core.model.sessions import Session, SessionQuery
@@ -40,47 +47,35 @@ RUNS: Final = 200
 """How many runs of a session are read when it is opened, to know which messages are steps of exchanges."""
 
 
-@dataclass(slots=True)
-class Dirty:
-    """What must be drawn again.
-
-    Attributes:
-        rows: Keys of sessions whose row changed.
-        transcripts: Keys of open transcripts that changed.
-        deliveries: Some delivery changed.
-        exchanges: An exchange of an open session, or of a sub-agent below one, or its announce.
-        all: Everything, after a reload.
-    """
-
-    rows: set[str] = field(default_factory=set[str])
-    transcripts: set[str] = field(default_factory=set[str])
-    deliveries: bool = False
-    exchanges: bool = False
-    all: bool = False
-
-
 class Desk:
     """What the operator works with.
 
     Attributes:
         on_dirty: Called once when something became dirty after `take_dirty`.
-        on_configured: Called when the configuration was read again, with what is wrong with it or nothing.
+        gateway: All gateways whose sessions are shown.
+        on_configured: Called when the configuration here was read again, with what is wrong with it or nothing.
+        wall_ms: The time here in ms since the Unix epoch, which is not that of every gateway.
         transcripts: The open ones, by key.
         exchanges: Those of the open sessions and of the sub-agents below them.
     """
 
     def __init__(self, gateway: Gateway, memory: Memory) -> None:
-        self.gateway = gateway
+        self.gateway = gateway if isinstance(gateway, Fleet) else Fleet({"": gateway})
         self.memory = memory
-        self.book = Book()
+        self.book = Book(self.gateway.policy_of)
         self.deliveries = Deliveries()
         self.rates = Rates()
         self.exchanges = Exchanges()
         self.transcripts: dict[str, Transcript] = {}
         self.on_dirty: Callable[[], None] = _nobody_draws
         self.on_configured: Callable[[str], None] = _nobody_reads
+        self.wall_ms: Callable[[], int] = SystemClock().now_ms
         self._dirty = Dirty()
         self._told = False
+        self._void: set[str] = set()
+        self._lost: dict[str, Connection] = {}
+        self._reloads: dict[str, asyncio.Task[None]] = {}
+        self._ends: dict[str, int] = {}
         self._feed: Feed | None = None
         self._fetching: set[str] = set()
         self._fetches: set[asyncio.Task[None]] = set()
@@ -93,6 +88,7 @@ class Desk:
             feed.close()
         for key in self.transcripts:
             self._feed.watch(key)
+        self._note_connections()
         page = await self.gateway.list_sessions(SessionQuery(archived=None), ALL)
         self.book.load(page.sessions, self.memory.seen)
         self.exchanges.clear()
@@ -108,8 +104,9 @@ class Desk:
 
     def configure(self) -> None:
         """Take over the gateway's rules."""
-        rules = self.gateway.rules
-        self.book.configure(rules.default_agent, rules.send_policy)
+        gateway = self.gateway
+        agents = {name: gateway.rules_of(joined(name, "")).default_agent for name in gateway.names}
+        self.book.configure(self.main_key, agents)
         self._dirty.all = True
         self._tell()
 
@@ -117,7 +114,10 @@ class Desk:
         """Apply events until the gateway closes."""
         assert self._feed is not None, "sessions are loaded before events are followed"
         async for event in self._feed:
-            await self._apply(event)
+            try:
+                await self._apply(event)
+            except (NotFound, Unavailable):
+                continue  # of a session that was deleted, or a gateway that was lost: what follows tells of it
 
     def take_dirty(self) -> Dirty:
         """Return what changed since the last call."""
@@ -129,29 +129,24 @@ class Desk:
 
         Raises:
             NotFound: The session is not there any more.
+            Unavailable: Its gateway is not reached.
         """
         known = self.transcripts.get(key)
         if known is not None:
             return known
+        self._check_reached(key)
         if self._feed is not None:
             self._feed.watch(key)
-        session = await self.gateway.get_session(key, ALL)
-        transcript = Transcript(key, session.session_id, session.first_seq, session.last_seq)
-        self.transcripts[key] = transcript
         try:
-            await self._read_exchanges(key)
-            for run in reversed(await self.gateway.runs(key, ALL, limit=RUNS)):
-                transcript.take_run(run)
-            if session.last_seq >= session.first_seq:
-                await self._fetch(transcript, session.last_seq + 1, PAGE)
+            return await self._read_transcript(key)
         except BaseException:
             self.close(key)  # one that was cut off is not open
             raise
-        return transcript
 
     def close(self, key: str) -> None:
         """Give an open transcript up."""
-        if self.transcripts.pop(key, None) is not None and self._feed is not None:
+        self.transcripts.pop(key, None)
+        if self._feed is not None:
             self._feed.unwatch(key)
 
     def fetch_wanted(self, transcript: Transcript) -> None:
@@ -159,9 +154,7 @@ class Desk:
         if transcript.key in self._fetching or not transcript.wanted:
             return
         self._fetching.add(transcript.key)
-        task = asyncio.get_running_loop().create_task(self._fetch_all(transcript))
-        self._fetches.add(task)
-        task.add_done_callback(self._fetches.discard)
+        self._keep(asyncio.get_running_loop().create_task(self._fetch_all(transcript)))
 
     async def whole(self, key: str, seq: int) -> Message | None:
         """Read one message without anything cut."""
@@ -176,16 +169,51 @@ class Desk:
     def name_of(self, key: str) -> str:
         """Return the name of a session for the screen."""
         row = self.book.rows.get(key)
-        return row.name if row is not None else clean_line(key_name(key, self.book.default_agent), 60)
+        return row.name if row is not None else clean_line(key_name(key, self.book.default_agent(key)), 60)
 
-    def now_ms(self) -> int:
-        """Return the gateway's time in ms since the Unix epoch."""
-        return self.gateway.now_ms()
+    def place_of(self, key: str) -> str:
+        """Return the gateway of a key for the screen: `@prod`; empty while there is only one."""
+        return f"@{self.gateway.owner(key) or LOCAL}" if len(self.gateway.names) > 1 else ""
+
+    @property
+    def main_key(self) -> str:
+        """The session that is meant where none is named."""
+        return joined(self.gateway.home, self.gateway.rules.main_key)
+
+    def now_ms(self, key: str = "") -> int:
+        """Return the time of the gateway of a key, in ms since the Unix epoch; of one that was lost, when that was."""
+        gateway = self.gateway.of(key)
+        silent = self.silent_ms(key)
+        return gateway.now_ms() - (silent or 0)
+
+    def silent_ms(self, key: str) -> int | None:
+        """Return for how many ms nothing was heard of the gateway of a key; None while it is reached."""
+        connection = self._lost.get(split(key)[0])
+        if connection is None:
+            return None
+        return max(0, self.wall_ms() - connection.heard_at) if connection.heard_at is not None else 0
+
+    def unseen(self) -> dict[str, int]:
+        """Return up to where sessions with something new were looked at, also those of gateways that are not shown."""
+        shown = set(self.gateway.names) - self._void
+        others = {key: seq for key, seq in self.memory.seen.items() if split(key)[0] not in shown}
+        return others | self.book.unseen()
+
+    def _note_connections(self) -> None:
+        """Note which gateways are not reached: every row asks for that."""
+        self._lost = {each.name: each for each in self.gateway.connections() if each.state not in REACHED}
+        self._dirty.connections = True
+
+    def _check_reached(self, key: str) -> None:
+        connection = self.gateway.reach(key)
+        if connection.state not in REACHED:
+            name = connection.name or LOCAL
+            raise Unavailable(f"{name} is not connected: what was not read yet can be read when it is")
 
     async def _apply(self, event: Event) -> None:
         match event:
-            case Gap():
-                await self._resume()
+            case Gap(gateway):
+                self._resume(gateway)
             case MessageAppended(_, key, session_id, message):
                 await self._append(key, session_id, message)
             case Delta(key):
@@ -194,7 +222,7 @@ class Desk:
                     self._mark_transcript(key)
             case ToolProgress(key):
                 if (transcript := self.transcripts.get(key)) is not None:
-                    transcript.apply_tool(event, self.now_ms())
+                    transcript.apply_tool(event, self.now_ms(key))
                     self._mark_transcript(key)
             case DeliveryChanged(_, delivery):
                 self.deliveries.take([delivery])
@@ -202,11 +230,88 @@ class Desk:
                 self._follow_announce(delivery)
             case ExchangeChanged(_, exchange):
                 self._follow_exchange(exchange)
-            case Configured(notice):
-                self.configure()
-                self.on_configured(notice)
+            case SessionGone(_, key):
+                self._forget(key)
+            case Reloaded() | ConnectionChanged() | Configured():
+                self._apply_news(event)
             case _:
                 await self._apply_row(event)
+
+    def _apply_news(self, event: Reloaded | ConnectionChanged | Configured) -> None:
+        """Take in what concerns a gateway as a whole."""
+        match event:
+            case Reloaded(name):
+                self._note_connections()
+                self._reload_soon(name)
+            case ConnectionChanged(connection):
+                self._note_connections()
+                if connection.name in self._void and connection.state in REACHED:
+                    self._reload_soon(connection.name)
+                self._tell()
+            case Configured(notice, name):
+                self.configure()
+                if name == "":
+                    self.on_configured(notice)
+
+    def _forget(self, key: str) -> None:
+        """Take out a session that was deleted."""
+        self.close(key)
+        if self.book.remove(key):
+            self._dirty.rows.discard(key)
+            self._dirty.gone.add(key)
+            self._tell()
+
+    def _reload_soon(self, name: str) -> None:
+        """Read everything of a gateway again: what was known is void. It may take its time, and nobody waits for it."""
+        if (task := self._reloads.pop(name, None)) is not None:
+            task.cancel()
+        if self.gateway.member(name) is None:
+            self._drop(name)
+            return
+        self._void.add(name)
+        self.book.void(name)
+        task = self._reloads[name] = asyncio.get_running_loop().create_task(self._reload(name))
+        self._keep(task)
+
+    async def _reload(self, name: str) -> None:
+        gateway = self.gateway.member(name)
+        if gateway is None or gateway.connection.state not in REACHED:
+            return  # it tells when it is reached
+        try:
+            page = await gateway.list_sessions(SessionQuery(archived=None), ALL)
+            self.configure()
+            self.book.load_one(name, page.sessions, self.memory.seen)
+            self.exchanges.forget(name)
+            self.deliveries.forget(name)
+            self._void.discard(name)
+            self._dirty.all = self._dirty.deliveries = True
+            self._tell()
+            await self._read_opened(name)
+            await self.deliveries.load(gateway)
+            self._mark_deliveries()
+        except SwitchboardError:
+            return  # not allowed, or lost again: its connection says so
+
+    async def _read_opened(self, name: str) -> None:
+        """Read the open transcripts of a gateway again."""
+        for key in [key for key in self.transcripts if split(key)[0] == name]:
+            try:
+                await self._read_transcript(key)
+                self._mark_transcript(key)
+            except NotFound:
+                self.close(key)
+
+    def _drop(self, name: str) -> None:
+        """Take a gateway out that is not shown any more; what was looked at is remembered."""
+        self.memory.seen = self.unseen()
+        self._void.discard(name)
+        for key in [key for key in self.transcripts if split(key)[0] == name]:
+            self.close(key)
+        for key in self.book.of(name):
+            self.book.remove(key)
+        self.exchanges.forget(name)
+        self.deliveries.forget(name)
+        self.configure()
 
     async def _apply_row(self, event: Event) -> None:
         if isinstance(event, RunChanged):
@@ -262,7 +367,30 @@ class Desk:
         self._mark_transcript(key)
 
     async def _catch_up(self, transcript: Transcript, last: int) -> None:
-        """Fill the hole before a message that came too early."""
+        """Fill the hole before a message that came too early; from elsewhere, without keeping other events waiting."""
+        key = transcript.key
+        if not split(key)[0]:
+            await self._fill(transcript, last)
+            return
+        is_filling = key in self._ends
+        self._ends[key] = max(last, self._ends.get(key, 0))
+        if not is_filling:
+            self._keep(asyncio.get_running_loop().create_task(self._fill_soon(transcript)))
+
+    async def _fill_soon(self, transcript: Transcript) -> None:
+        try:
+            while transcript.last < (last := self._ends[transcript.key]):
+                before = transcript.last
+                await self._fill(transcript, last)
+                if transcript.last == before:
+                    return
+        except (NotFound, Unavailable):
+            return  # it is read again when its gateway is back
+        finally:
+            self._ends.pop(transcript.key, None)
+            self._mark_transcript(transcript.key)
+
+    async def _fill(self, transcript: Transcript, last: int) -> None:
         while transcript.last < last:
             upto = min(transcript.last + PAGE, last)
             page = await self.gateway.history(
@@ -274,12 +402,13 @@ class Desk:
             if transcript.last == before:
                 return
 
-    async def _resume(self) -> None:
+    def _resume(self, gateway: str) -> None:
         """After a gap: what is under way is told again by the feed, what is stored too."""
         for transcript in self.transcripts.values():
-            transcript.live = None
-            transcript.version += 1
-            self._mark_transcript(transcript.key)
+            if split(transcript.key)[0] == gateway:
+                transcript.live = None
+                transcript.version += 1
+                self._mark_transcript(transcript.key)
 
     async def _follow_session(self, session: Session) -> None:
         """Start an open transcript anew when its session was reset, and fill a hole that its row tells of."""
@@ -294,12 +423,24 @@ class Desk:
             await self._catch_up(known, session.last_seq)
             self._mark_transcript(session.key)
 
+    async def _read_transcript(self, key: str) -> Transcript:
+        """Read a session's transcript from its end."""
+        session = await self.gateway.get_session(key, ALL)
+        transcript = self.transcripts[key] = Transcript(key, session.session_id, session.first_seq, session.last_seq)
+        await self._read_exchanges(key)
+        for run in reversed(await self.gateway.runs(key, ALL, limit=RUNS)):
+            transcript.take_run(run)
+        if session.last_seq >= session.first_seq:
+            await self._fetch(transcript, session.last_seq + 1, PAGE)
+        return transcript
+
     async def _fetch_all(self, transcript: Transcript) -> None:
         try:
             while (wanted := transcript.next_page()) is not None:
+                self._check_reached(transcript.key)
                 await self._fetch(transcript, *wanted)
-        except NotFound:
-            return  # the session went away while somebody looked at it
+        except (NotFound, Unavailable):
+            return  # the session, or the way to it, went away while somebody looked at it
         finally:
             self._fetching.discard(transcript.key)
 
@@ -309,6 +450,11 @@ class Desk:
         )
         transcript.take_page(page.messages)
         self._mark_transcript(transcript.key)
+
+    def _keep(self, task: "asyncio.Task[None]") -> None:
+        """Hold on to a task until it is over."""
+        self._fetches.add(task)
+        task.add_done_callback(self._fetches.discard)
 
     def _mark_deliveries(self) -> None:
         self._dirty.deliveries = True

@@ -9,6 +9,7 @@ from typing import Final
 from console.live.clean import clean_line
 from console.live.transcript import Step
 from core.model.exchanges import Delivery, DeliveryState, Exchange
+from core.model.keys import split
 
 NameOf = Callable[[str], str]
 _IN_THE_TREE: Final[dict[DeliveryState, str]] = {"sent": "announced", "failed": "undelivered"}
@@ -16,7 +17,7 @@ _IN_THE_TREE: Final[dict[DeliveryState, str]] = {"sent": "announced", "failed": 
 
 def short_id(exchange_id: str) -> str:
     """Return the beginning of an exchange's id: enough to tell those of one transcript apart."""
-    return clean_line(exchange_id, 4)
+    return clean_line(split(exchange_id)[1], 4)
 
 
 def place_words(step: Step, exchange: Exchange | None) -> str:

@@ -10,6 +10,7 @@ from core.gateway import Gateway
 from core.model.access import ALL
 from core.model.errors import NotFound
 from core.model.exchanges import Delivery, Exchange
+from core.model.keys import split
 from core.model.runs import Run, RunState
 
 NEWEST: Final = 100
@@ -43,15 +44,12 @@ class Exchanges:
 
     async def read(self, gateway: Gateway, key: str) -> None:
         """Read the newest exchanges of a session, each with its announce."""
-        for newest in reversed(await gateway.exchanges(key, limit=NEWEST)):
-            found = await gateway.exchange(newest.exchange_id)
-            if found is not None:
-                exchange, announce = found
-                self.take(exchange)
-                if exchange.kind == "spawn" and exchange.state != "first":
-                    await self._read_task(gateway, exchange.target)
-                if announce is not None:
-                    self.take_announce(announce)
+        for exchange, announce in reversed(await gateway.exchanges(key, limit=NEWEST)):
+            self.take(exchange)
+            if exchange.kind == "spawn" and exchange.state != "first":
+                await self._read_task(gateway, exchange.target)
+            if announce is not None:
+                self.take_announce(announce)
 
     def take(self, exchange: Exchange) -> bool:
         """Keep what is newer than what is known; whether it was."""
@@ -115,6 +113,12 @@ class Exchanges:
         self._announces.clear()
         self._spawns.clear()
         self._tasks.clear()
+
+    def forget(self, gateway: str) -> None:
+        """Forget those of a gateway."""
+        for known in (self._exchanges, self._announces, self._spawns, self._tasks):
+            for ref in [ref for ref in known if split(ref)[0] == gateway]:
+                del known[ref]
 
     async def _read_task(self, gateway: Gateway, child: str) -> None:
         try:

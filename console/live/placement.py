@@ -106,7 +106,9 @@ class Placement:
         found: set[str] = set()
         for key in keys:
             found.add(key)
-            found.update(row.session.key for row in self._book.children(key))
+            for child in self._book.children(key):
+                found.add(child.session.key)
+                found.update(row.session.key for row in self._book.children(child.session.key))
             row = self._book.rows.get(key)
             while row is not None and row.session.spawned_by not in {None, *found}:
                 found.add(row.session.spawned_by or "")

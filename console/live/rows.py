@@ -3,10 +3,11 @@
 from typing import Final, Literal, NamedTuple
 
 from console.live.clean import clean_line
-from console.live.words import session_name
+from console.live.words import LOCAL, session_name
+from core.model.keys import split
 from core.model.runs import RunState
 from core.model.sessions import Session
-from core.rules.policy import PolicyDecision, SendPolicy, decide
+from core.rules.policy import PolicyDecision
 
 Look = Literal["failed", "running", "queued", "idle", "done", "archived"]
 FAILED: Final[frozenset[RunState]] = frozenset({"error", "timed_out", "interrupted"})
@@ -17,13 +18,17 @@ class Row(NamedTuple):
 
     Attributes:
         session: As it is stored, but with what else is drawn of it cleaned: models, thinking level, agent.
+        gateway: The name of the gateway that it belongs to; empty for the one here.
+        key: As its gateway knows it.
         look: What its glyph says.
         words: The second line: why it failed, or the last words of a running one; empty for none.
         growing: The end of `words` is what was said last.
         unread: Messages since somebody looked.
+        policy: Whether messages may go in, None where the gateway does not tell.
     """
 
     session: Session
+    gateway: str
     name: str
     key: str
     channel: str
@@ -31,25 +36,34 @@ class Row(NamedTuple):
     words: str
     growing: bool
     unread: int
-    policy: PolicyDecision
+    policy: PolicyDecision | None
+
+    @property
+    def denied(self) -> bool:
+        """Whether it is known that no message may go in."""
+        return self.policy is not None and not self.policy.allowed
 
     @property
     def haystack(self) -> str:
         """What a filter looks at, case folded."""
         preview = clean_line(self.session.preview or "", 160)
-        return f"{self.name}\n{self.key}\n{self.channel}\n{self.look}\n{self.session.kind}\n{preview}".casefold()
+        words = (self.name, self.key, self.channel, self.look, self.session.kind, f"@{self.gateway or LOCAL}", preview)
+        return "\n".join(words).casefold()
 
 
-def read_row(session: Session, *, default_agent: str, policy: SendPolicy, seen: int, words: str | None) -> Row:
+def read_row(
+    session: Session, *, default_agent: str, policy: PolicyDecision | None, seen: int, words: str | None
+) -> Row:
     """Return a session as the list shows it.
 
     Args:
+        policy: What the gateway says of its send policy.
         seen: `seq` up to which somebody looked at it.
         words: The last words of its run, None when nothing was heard yet.
     """
     look = look_of(session)
+    gateway, key = split(session.key)
     name = clean_line(session_name(session, default_agent), 80)
-    key = clean_line(session.key, 512)
     channel = clean_line(session.channel, 24)
     second = ""
     if look == "failed":
@@ -58,14 +72,15 @@ def read_row(session: Session, *, default_agent: str, policy: SendPolicy, seen: 
         second = clean_line(session.preview or "", 160) if words is None else words
     return Row(
         session=_cleaned(session),
+        gateway=gateway,
         name=name,
-        key=key,
+        key=clean_line(key, 512),
         channel="sub" if session.spawned_by else channel,
         look=look,
         words=second,
         growing=look == "running" and words is not None,
         unread=max(0, session.last_seq - max(seen, session.first_seq - 1)),
-        policy=decide(policy, session),
+        policy=policy,
     )
 
 

@@ -12,7 +12,7 @@ from console.live.rows import Row
 from console.live.words import key_name
 from core.model.access import Agents, One, Scope, SessionCaller, Tree
 from core.model.errors import Invalid
-from core.model.keys import ChatType, Key, kind_of, parse, quoted, resolve
+from core.model.keys import ChatType, Key, joined, kind_of, parse, quoted, resolve, split
 from core.rules.limits import (
     ALLOW_AGENTS_CONTROL,
     SANDBOX_CONTROL,
@@ -30,9 +30,10 @@ class Subject:
     """A session that there is, or that a key would make.
 
     Attributes:
-        key: Canonical.
+        key: Canonical, with the name of its gateway where that has one.
         name: For the screen, cleaned.
         row: As the list shows it, None when there is no such session.
+        decision: Whether messages may go in; None where the gateway does not tell.
         note: What it is that there is no session, in a sentence; empty when there is one.
     """
 
@@ -41,8 +42,13 @@ class Subject:
     row: Row | None
     channel: str
     chat_type: ChatType
-    decision: PolicyDecision
+    decision: PolicyDecision | None
     note: str
+
+    @property
+    def bare(self) -> str:
+        """The key as its gateway and the rules there know it."""
+        return split(self.key)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,12 @@ class RuleLine:
     standing: str
 
 
-def subject_of(text: str, rules: RuleSet, rows: Mapping[str, Row]) -> Subject:
+def subject_of(text: str, rules: RuleSet, rows: Mapping[str, Row], *, told: bool = True) -> Subject:
     """Return what a text means: a key in any spelling, a session id, or the name of a session.
+
+    Args:
+        rules: Of the gateway that the text names.
+        told: Whether that gateway tells its rules; else they are the usual ones, which decide nothing.
 
     Raises:
         Invalid: It is none of these; the sentence says what was expected.
@@ -68,24 +78,27 @@ def subject_of(text: str, rules: RuleSet, rows: Mapping[str, Row]) -> Subject:
     named = text.strip()
     for row in rows.values():
         if named in {row.session.session_id, row.session.key, row.name}:
-            return _known(row, rules)
-    key = parse(resolve(named, rules.default_agent, global_scope=rules.global_scope))
-    if key.text in rows:
-        return _known(rows[key.text], rules)
+            return _known(row)
+    gateway, bare = split(named)
+    key = parse(resolve(bare, rules.default_agent, global_scope=rules.global_scope))
+    ref = joined(gateway, key.text)
+    if ref in rows:
+        return _known(rows[ref])
     if not key.structured:
         raise Invalid(f"no session is called {quoted(named)}: write a key in full, as agent:main:discord:group:<id>")
     channel = _channel(key)
     decision = explain(rules.send_policy, None, key=key.text, channel=channel, chat_type=key.chat_type)
+    decision = decision if told else None
     name = clean_line(key_name(key.text, rules.default_agent), 60)
-    return Subject(key.text, name, None, channel, key.chat_type, decision, _absent(key, rules))
+    return Subject(ref, name, None, channel, key.chat_type, decision, _absent(key, rules))
 
 
 def rule_lines(policy: SendPolicy, subject: Subject) -> list[RuleLine]:
     """Return the rules in order, each as it stands to a subject."""
     lines: list[RuleLine] = []
     for number, rule in enumerate(policy.rules):
-        applies = rule.match.covers(subject.key, subject.channel, subject.chat_type)
-        decides = f"session.sendPolicy.rules[{number}]" in subject.decision.decided_by
+        applies = rule.match.covers(subject.bare, subject.channel, subject.chat_type)
+        decides = subject.decision is not None and f"session.sendPolicy.rules[{number}]" in subject.decision.decided_by
         standing = "decides" if decides else "applies" if applies else ""
         lines.append(RuleLine(number + 1, rule.action, clean_line(rule.match.words, 120), standing))
     return lines
@@ -99,18 +112,18 @@ def overridden(rows: Iterable[Row]) -> list[Row]:
 
 def sight(subject: Subject, rules: RuleSet) -> tuple[str, tuple[str, ...]]:
     """Return what the agent of a session may see, in words, and the controls that keep it from more (V1-V5)."""
-    grant = rules.grant(SessionCaller(subject.key))
+    grant = rules.grant(SessionCaller(subject.bare))
     return _scope_words(grant.scope), grant.limited_by
 
 
 def tools(subject: Subject, rules: RuleSet) -> list[tuple[str, str | None]]:
     """Return the session tools, each with the control that keeps it from the session, None when it has it (W3)."""
-    return [(tool, rules.withheld(tool, subject.key)) for tool in sorted(SESSION_TOOLS)]
+    return [(tool, rules.withheld(tool, subject.bare)) for tool in sorted(SESSION_TOOLS)]
 
 
 def agent_of(subject: Subject, rules: RuleSet) -> str:
     """Return the agent that the rules take the session to be of."""
-    return rules.agent_of(SessionCaller(subject.key))
+    return rules.agent_of(SessionCaller(subject.bare))
 
 
 def is_sandboxed(agent_id: str, rules: RuleSet) -> bool:
@@ -121,7 +134,7 @@ def is_sandboxed(agent_id: str, rules: RuleSet) -> bool:
 
 def spawning(subject: Subject, rules: RuleSet) -> tuple[str, tuple[str, ...]]:
     """Return whose sub-agents a session may spawn, in words, and the controls that limit it (W3, W4, W9)."""
-    withheld = rules.withheld("sessions_spawn", subject.key)
+    withheld = rules.withheld("sessions_spawn", subject.bare)
     if withheld is not None:
         return "none", (withheld,)
     agent_id = agent_of(subject, rules)
@@ -136,15 +149,14 @@ def spawning(subject: Subject, rules: RuleSet) -> tuple[str, tuple[str, ...]]:
 
 def levels(subject: Subject, rules: RuleSet) -> str:
     """Return on which level of sub-agents a session stands, and how deep and how many it may have."""
-    depth, limits = parse(subject.key).spawn_depth, rules.spawning
+    depth, limits = parse(subject.bare).spawn_depth, rules.spawning
     here = f"a sub-agent of level {depth}" if depth else "spawned by nobody"
     return f"{here}; levels end at {limits.max_depth}, {limits.max_children} at work at once"
 
 
-def _known(row: Row, rules: RuleSet) -> Subject:
+def _known(row: Row) -> Subject:
     session = row.session
-    decision = rules.send_decision(session)
-    return Subject(session.key, row.name, row, row.session.channel, session.chat_type, decision, "")
+    return Subject(session.key, row.name, row, session.channel, session.chat_type, row.policy, "")
 
 
 def _channel(key: Key) -> str:

@@ -1,8 +1,13 @@
 """Numbers, times and names as the console writes them: short, and straight when somebody aligns them."""
 
+from typing import Final
+
 from core.model.errors import Invalid
-from core.model.keys import main_key, parse
+from core.model.keys import main_key, parse, split
 from core.model.sessions import Session
+
+LOCAL: Final = "local"
+"""What the gateway without a name is called on the screen."""
 
 
 def age(ms: int) -> str:
@@ -63,7 +68,8 @@ def session_name(session: Session, default_agent: str) -> str:
 
 
 def key_name(key: str, default_agent: str) -> str:
-    """Return the short name that a key gives a session."""
+    """Return the short name that a key gives a session; the gateway's name is not part of it."""
+    _, key = split(key)
     try:
         parsed = parse(key)
     except Invalid:

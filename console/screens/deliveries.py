@@ -14,15 +14,17 @@ from textual.widgets import Input, Static
 
 from console.actions import Action
 from console.live.deliveries import NEWEST
-from console.live.desk import Desk, Dirty
+from console.live.desk import Desk
+from console.live.dirty import Dirty
 from console.live.exchange_words import address_words
-from console.live.words import age
+from console.live.words import LOCAL, age
 from console.screens.confirm import Choice, Confirm
 from console.screens.page import BACK, HELP, Doing, Page, bindings
 from console.widgets.ink import ANNOUNCE_SIGNS, ASCII_GLYPHS, ASCII_SIGNS, DELIVERY_INKS, fit, inks_of
 from console.widgets.line_list import LineList
 from console.widgets.status import TitleLine
 from core.model.exchanges import RETRYABLE, Delivery
+from core.model.keys import split
 
 TEXT_CHARS: Final = 20_000
 """So much of a text is shown; all of it stands in the session's transcript."""
@@ -110,7 +112,13 @@ class DeliveriesScreen(Page):
             return None if current.key in self.desk.book.rows else gone
         if current.state not in RETRYABLE:
             return OVER[current.state]
-        return self.desk.gateway.refusal("deliver")
+        return self.desk.gateway.refusal("deliver", current.key)
+
+    def refused(self, action: Action) -> bool:
+        """Whether the gateway does not allow an action."""
+        current = self.list.current
+        key = current.key if current is not None else None
+        return action.id in {"retry", "drop"} and self.desk.gateway.refusal("deliver", key) is not None
 
     # What the keys do
 
@@ -210,14 +218,16 @@ class DeliveriesScreen(Page):
         if current is not None:
             where = f"{self.desk.name_of(current.key)} → {address_words(current)}"
             account = f" as {current.account_id}" if current.account_id else ""
-            when = f"recorded {self._ago(current.created_at)}, changed {self._ago(current.updated_at)}"
+            when = (
+                f"recorded {self._ago(current, current.created_at)}, changed {self._ago(current, current.updated_at)}"
+            )
             self._about.show("TEXT", where + account, when, focused=False)
         else:
             self._about.show("TEXT", "", "", focused=False)
         self.show_keys([("↵", "to the list"), ("esc", "all deliveries")] if self._filter.has_focus else ())
 
-    def _ago(self, then: int) -> str:
-        words = age(self.desk.now_ms() - then)
+    def _ago(self, delivery: Delivery, then: int) -> str:
+        words = age(self.desk.now_ms(delivery.key) - then)
         return words if words == "now" else f"{words} ago"
 
     def _tick(self) -> None:
@@ -271,11 +281,12 @@ class _List(LineList):
     def row_lines(self, index: int, width: int) -> list[_Line]:
         """Return the one or two lines of a delivery."""
         delivery, inks = self._shown[index], inks_of(self)
-        now = self._desk.now_ms()
+        now = self._desk.now_ms(delivery.key)
         ink, muted = inks.style(DELIVERY_INKS[delivery.state]), inks.style("muted")
         tries = fit(_tries(delivery, now), 22, right=True)
         room = max(0, width - 11 - len(tries) - 6)
-        name = fit(self._desk.name_of(delivery.key), min(28, room * 45 // 100))
+        named = f"{self._desk.name_of(delivery.key)} {self._desk.place_of(delivery.key)}".rstrip()
+        name = fit(named, min(28, room * 45 // 100))
         first = [
             (f"{self._glyph(delivery)} {fit(delivery.state, 9)}", ink),
             (name + " ", inks.style("text", bold=True)),
@@ -287,7 +298,16 @@ class _List(LineList):
 
     def _haystack(self, delivery: Delivery) -> str:
         name = self._desk.name_of(delivery.key)
-        words = (delivery.state, name, delivery.key, address_words(delivery), delivery.reason or "", delivery.text)
+        place = f"@{split(delivery.key)[0] or LOCAL}"
+        words = (
+            delivery.state,
+            name,
+            place,
+            delivery.key,
+            address_words(delivery),
+            delivery.reason or "",
+            delivery.text,
+        )
         return "\n".join(words).casefold()
 
 

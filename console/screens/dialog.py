@@ -1,5 +1,6 @@
 """What the dialogs share: a framed column of fields, Escape to leave, one sentence when something is wrong."""
 
+from collections.abc import Callable
 from typing import ClassVar, Final, TypeVar
 
 from textual.binding import Binding, BindingType
@@ -8,6 +9,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 T = TypeVar("T")
+Refusal = Callable[[str], str | None]
+"""Says why the gateway of a session does not allow what a dialog is for, None when it does."""
 BREAKPOINTS: Final = [(0, "-short"), (30, "-high")]
 """From how many lines on the fields of a dialog stand apart."""
 

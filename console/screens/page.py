@@ -9,7 +9,8 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from console.actions import Action
-from console.live.desk import Desk, Dirty
+from console.live.desk import Desk
+from console.live.dirty import Dirty
 from console.operations import Outcome
 from console.screens.too_small import cover
 from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone
@@ -60,6 +61,10 @@ class Page(Screen[str]):
         """Return why an action does not work now, None when it does."""
         return None
 
+    def refused(self, action: Action) -> bool:  # noqa: ARG002 - whoever derives from this says which
+        """Whether the gateway does not allow an action, so that it is shown as such."""
+        return False
+
     def show_dirty(self, dirty: Dirty) -> None:
         """Draw what changed."""
 
@@ -70,10 +75,12 @@ class Page(Screen[str]):
     def show_keys(self, instead: Sequence[tuple[str, str]] = ()) -> None:
         """Show the keys that work now, or those of a field that has the focus."""
         fixed = {"back", "help"}
-        usable = [action for action in self.actions if action.title and self.why_not(action.id) is None]
-        keys = [(action.shown, action.title) for action in usable if action.id not in fixed]
-        ends = [(action.shown, action.title) for action in usable if action.id in fixed]
-        self.bottom.show(instead or keys, () if instead else ends)
+        denied = [action for action in self.actions if self.refused(action)]
+        here = [each for each in self.actions if each.title and (each in denied or self.why_not(each.id) is None)]
+        keys = [(action.shown, action.title) for action in here if action.id not in fixed]
+        ends = [(action.shown, action.title) for action in here if action.id in fixed]
+        refused = [(action.shown, action.title) for action in denied]
+        self.bottom.show(instead or keys, () if instead else ends, () if instead else refused)
 
     def run_deed(self, deed: Doing) -> None:
         """Do something in the background and say what came of it."""

@@ -13,7 +13,8 @@ from textual.widgets import Input
 
 from console.actions import Action
 from console.live.clean import clean_line
-from console.live.desk import Desk, Dirty
+from console.live.desk import Desk
+from console.live.dirty import Dirty
 from console.live.rows import Row, state_word
 from console.live.subject import (
     Subject,
@@ -33,11 +34,14 @@ from console.widgets.line_list import LineList
 from console.widgets.session_field import SessionField
 from console.widgets.sheet import Fact, Sheet
 from core.model.errors import Invalid
+from core.model.keys import split
 from core.rules.limits import SANDBOX_CONTROL
 
 SIGNS: Final = {"allow": "✓ allow", "deny": "⊘ deny"}
 INKS: Final = {"allow": "good", "deny": "warning"}
 DECIDES: Final = "◂ decides"
+UNKNOWN: Final = "unknown: what the rules decide is not told here"
+NOT_TOLD: Final = "the gateway does not tell its rules on this connection: to read them it must grant operator.admin"
 LISTED: Final = 200
 """So many sessions are listed with what was decided about them."""
 
@@ -121,19 +125,41 @@ class PolicyScreen(Page):
         """Draw what changed."""
         rows = self.desk.book.rows
         touched = any(key in rows and rows[key].session.send_policy is not None for key in dirty.rows)
-        if dirty.all or touched or dirty.rows & {self._key, *self._overridden}:
+        if dirty.all or dirty.gone or touched or dirty.rows & {self._key, *self._overridden}:
             self._show()
 
     @property
     def subject(self) -> Subject:
-        """The session, or the key, that is looked at."""
-        return subject_of(self._key, self.desk.gateway.rules, self.desk.book.rows)
+        """The session, or the key, that is looked at; the main one when it was deleted and no key makes it again."""
+        try:
+            return self._read(self._key)
+        except Invalid:
+            self._key = self.desk.main_key
+            return self._read(self._key)
+
+    def _read(self, text: str) -> Subject:
+        """Return what a text means, by the rules of the gateway that it names.
+
+        Raises:
+            Invalid: It names no session and no key.
+        """
+        rules, told = self.desk.gateway.rules_of(text), self._are_told(text)
+        return subject_of(text, rules, self.desk.book.rows, told=told)
+
+    def _are_told(self, key: str) -> bool:
+        """Whether the gateway of a key tells its rules: else it leaves open what they decide about its sessions."""
+        owner = split(key)[0]
+        return all(row.policy is not None for row in self.desk.book.rows.values() if row.gateway == owner)
+
+    def refused(self, action: Action) -> bool:
+        """Whether the gateway does not allow an action."""
+        return action.id == "policy" and self.desk.gateway.refusal("policy", self.subject.key) is not None
 
     def why_not(self, action_id: str) -> str | None:
         """Return why an action does not work now, None when it does."""
         subject = self.subject
         if action_id == "policy":
-            return self.desk.gateway.refusal("patch") or subject.note or None
+            return self.desk.gateway.refusal("policy", subject.key) or subject.note or None
         if action_id == "open" and subject.row is None and self._pointed() is None:
             return subject.note
         if action_id == "next-pane" and self.has_class("-narrow"):
@@ -202,7 +228,7 @@ class PolicyScreen(Page):
         if not text:
             return
         try:
-            subject = subject_of(text, self.desk.gateway.rules, self.desk.book.rows)
+            subject = self._read(text)
         except Invalid as error:
             self.say(error.message)
             return
@@ -219,7 +245,7 @@ class PolicyScreen(Page):
     def _means(self, text: str) -> bool:
         """Whether a text names a session, or a key that could have one."""
         try:
-            subject_of(text, self.desk.gateway.rules, self.desk.book.rows)
+            self._read(text)
         except Invalid:
             return False
         return True
@@ -260,7 +286,8 @@ class PolicyScreen(Page):
         subject = self.subject
         count = len(self._overridden)
         words = f"{count} override{'s' if count != 1 else ''}"
-        about = f"{subject.name}  {clean_line(subject.key, 200)}" if subject.name != subject.key else subject.name
+        about = f"{subject.name}  {clean_line(subject.bare, 200)}" if subject.name != subject.bare else subject.name
+        about = f"{self.desk.place_of(subject.key)}  {about}".lstrip()
         self.title_line.show("POLICY", about, words, focused=isinstance(self.focused, Sheet))
         in_field = self._field.input.has_focus
         self.show_keys([("↵", "take it"), ("↑ ↓", "sessions"), ("esc", "to the rules")] if in_field else ())
@@ -268,34 +295,45 @@ class PolicyScreen(Page):
     def _decision(self, subject: Subject) -> list[Fact]:
         decision, session = subject.decision, subject.row
         facts = [Fact("", "MESSAGES INTO IT", heading=True)]
-        facts.append(
-            Fact("policy", f"{SIGNS[decision.effective]}, by {_line(decision.reason)}", INKS[decision.effective])
-        )
-        facts += _listed("decided by", decision.decided_by)
+        if decision is not None:
+            words = f"{SIGNS[decision.effective]}, by {_line(decision.reason)}"
+            facts.append(Fact("policy", words, INKS[decision.effective]))
+            facts += _listed("decided by", decision.decided_by)
+        else:
+            facts.append(Fact("policy", UNKNOWN, "warning"))
         override = session.session.send_policy if session is not None else None
         facts.append(Fact("override", override or "inherit: the rules decide"))
+        if override == "deny" and decision is None:
+            facts.append(Fact("way out", "p lifts the override; words such as /send on would not get in", "accent"))
         facts.append(Fact("read as", f"{_line(subject.channel)} · {subject.chat_type}"))
-        if not decision.allowed:
+        if decision is not None and not decision.allowed:
             facts.append(Fact("so", "nobody's message goes in, and nothing is announced on its channel", "muted"))
         state = f"{state_word(session)}, {_line(session.session.kind)}" if session is not None else subject.note
         facts.append(Fact("session", state, "text" if session is not None else "warning"))
         return facts
 
     def _rules(self, subject: Subject) -> list[Fact]:
-        policy, rows = self.desk.gateway.rules.send_policy, self.desk.book.rows
+        policy = self.desk.gateway.rules_of(subject.key).send_policy
+        if not self._are_told(subject.key):
+            facts = [Fact("", "RULES", heading=True), Fact("unknown", NOT_TOLD, "warning")]
+            return [*facts, *self._overrides(subject)]
         facts = [Fact("a deny wins, then the first that applies", "RULES", heading=True)]
         for line in rule_lines(policy, subject):
             mark = DECIDES if line.standing == "decides" else line.standing
             ink = INKS[line.action] if line.standing else "muted"
             facts.append(Fact(f"rule {line.number}", f"{_sign(line.action)} {line.words}", ink, mark=mark))
-        decides = not subject.decision.override and subject.decision.reason == "default"
+        decision = subject.decision
+        decides = decision is not None and not decision.override and decision.reason == "default"
         default = SIGNS[policy.default]
         facts.append(
             Fact("default", default, INKS[policy.default] if decides else "muted", mark=DECIDES if decides else "")
         )
-        found = overridden(rows.values())
+        return [*facts, *self._overrides(subject)]
+
+    def _overrides(self, subject: Subject) -> list[Fact]:
+        found = overridden(self._beside(subject))
         self._overridden = {row.session.key for row in found}
-        facts.append(Fact("each wins over every rule", "OVERRIDES", heading=True))
+        facts = [Fact("each wins over every rule", "OVERRIDES", heading=True)]
         facts += [self._override(row, subject) for row in found]
         if not found:
             facts.append(Fact("none", "p gives the session one: allow, deny, inherit in turn", "muted"))
@@ -303,17 +341,23 @@ class PolicyScreen(Page):
 
     def _sessions(self, subject: Subject) -> list[Fact]:
         """Return every session with what was decided about it, the denied ones first, then the newest."""
-        rows = [row for row in self.desk.book.rows.values() if row.look not in {"archived", "done"}]
-        rows.sort(key=lambda row: (row.policy.allowed, -row.session.updated_at, row.key))
-        denied = sum(not row.policy.allowed for row in rows)
+        rows = [row for row in self._beside(subject) if row.look not in {"archived", "done"}]
+        rows.sort(key=lambda row: (not row.denied, -row.session.updated_at, row.key))
+        denied = sum(row.denied for row in rows)
         facts = [Fact(f"{denied} of {len(rows)} denied", "SESSIONS", heading=True)]
         for row in rows[:LISTED]:
-            ink = "accent" if row.session.key == subject.key else "text" if row.policy.allowed else INKS["deny"]
-            words = f"{row.name}  by {_line(row.policy.reason)}"
-            facts.append(Fact(SIGNS[row.policy.effective], words, ink, key=row.session.key))
+            ink = "accent" if row.session.key == subject.key else INKS["deny"] if row.denied else "text"
+            sign = SIGNS[row.policy.effective] if row.policy is not None else "unknown"
+            words = f"{row.name}  by {_line(row.policy.reason)}" if row.policy is not None else row.name
+            facts.append(Fact(sign, words, ink, key=row.session.key))
         if len(rows) > LISTED:
             facts.append(Fact("", f"… {len(rows) - LISTED:,} more: / finds them", "muted"))
         return facts
+
+    def _beside(self, subject: Subject) -> list[Row]:
+        """Return the sessions of the same gateway, about which the same rules decide."""
+        owner = split(subject.key)[0]
+        return [row for row in self.desk.book.rows.values() if row.gateway == owner]
 
     def _override(self, row: Row, subject: Subject) -> Fact:
         override = row.session.send_policy or "allow"
@@ -321,7 +365,9 @@ class PolicyScreen(Page):
         return Fact(SIGNS[override], f"{row.name}  {row.key}", key=row.session.key, mark=mark)
 
     def _agent(self, subject: Subject) -> list[Fact]:
-        rules = self.desk.gateway.rules
+        rules = self.desk.gateway.rules_of(subject.key)
+        if not self._are_told(subject.key):
+            return [Fact("", "WHAT ITS AGENT MAY", heading=True), Fact("unknown", NOT_TOLD, "warning")]
         agent_id = agent_of(subject, rules)
         seen, limits = sight(subject, rules)
         facts = [Fact(f"of {_line(agent_id)}", "WHAT ITS AGENT MAY", heading=True), Fact("sees", seen)]

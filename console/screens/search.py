@@ -106,8 +106,8 @@ class _Hits(LineList):
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
         hit = self._found[index]
         inks = inks_of(self)
-        when = age(self._desk.now_ms() - hit.timestamp)
-        head = f"{self._desk.name_of(hit.key)}  {hit.role}"
+        when = age(self._desk.now_ms(hit.key) - hit.timestamp)
+        head = "  ".join(filter(None, (self._desk.name_of(hit.key), self._desk.place_of(hit.key), hit.role)))
         return [
             [(fit(head, width - 8), inks.style("text", bold=True)), (fit(when, 6, right=True), inks.style("muted"))],
             [("  " + fit(clean_line(hit.snippet, 200), width - 3), inks.style("muted"))],

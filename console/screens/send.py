@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -11,7 +12,7 @@ from textual.widgets import Input, TextArea
 
 from console.live.rows import Row
 from console.operations import SendOrder
-from console.screens.dialog import Dialog, seconds, words
+from console.screens.dialog import Dialog, Refusal, seconds, words
 from console.widgets.session_field import SessionField
 
 MAX_WAIT_SECONDS = 86_400
@@ -24,12 +25,16 @@ class SendDialog(Dialog[SendOrder]):
     Args:
         rows: The sessions to choose from.
         order: What to start with.
+        refusal: Says why nothing can be sent into a session.
+        alone: Says why nothing follows a send into a session from another one but its first run.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "send", "send", show=False, id="dialog.send")]
 
-    def __init__(self, rows: Sequence[Row], order: SendOrder) -> None:
+    def __init__(self, rows: Sequence[Row], order: SendOrder, refusal: Refusal, alone: Refusal) -> None:
         super().__init__()
+        self._alone = alone
+        self._refusal = refusal
         self._rows = rows
         self._sender = SessionField(rows, order.sender or "", "operator", id="from")
         self._to = SessionField(rows, order.to, "main", id="to")
@@ -55,6 +60,12 @@ class SendDialog(Dialog[SendOrder]):
         """Start with the message when it is known to whom it goes."""
         (self._message if self._to.value else self._to.input).focus()
 
+    @on(SessionField.Taken)
+    def _taken(self) -> None:
+        """Say at once why nothing can be sent there, or what will not follow."""
+        to = self._to.value
+        self.complain(self._refusal(to) or (self._alone(to) if self._sender.value else None) or "")
+
     def action_send(self) -> None:
         """Close with the order, or say what is missing."""
         message = self._message.text
@@ -71,7 +82,7 @@ class SendDialog(Dialog[SendOrder]):
         if sender == to:
             self.complain("a session cannot send to itself: name another session")
             return
-        problem = self._unknown(sender) or self._unknown(to)
+        problem = self._unknown(sender) or self._unknown(to) or self._refusal(to)
         if problem is not None:
             self.complain(problem)
             return

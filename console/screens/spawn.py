@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, TextArea
 
 from console.live.rows import Row
-from console.screens.dialog import Dialog, seconds, words
+from console.screens.dialog import Dialog, Refusal, seconds, words
 from console.widgets.session_field import SessionField
 from core.gateway import AgentInfo, ModelInfo
 
@@ -31,14 +32,21 @@ class SpawnDialog(Dialog[SpawnOrder]):
     Args:
         rows: The sessions to choose the requester from.
         order: What to start with.
+        refusal: Says why a session may not spawn.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "start", "start", show=False, id="dialog.start")]
 
     def __init__(
-        self, rows: Sequence[Row], order: SpawnOrder, agents: Sequence[AgentInfo], models: Sequence[ModelInfo]
+        self,
+        rows: Sequence[Row],
+        order: SpawnOrder,
+        agents: Sequence[AgentInfo],
+        models: Sequence[ModelInfo],
+        refusal: Refusal,
     ) -> None:
         super().__init__()
+        self._refusal = refusal
         given = {name: str(value) for name, value in order.arguments.items()}
         self._requester = SessionField(rows, order.requester or "", "main", id="for")
         self._work = TextArea(given.get("task", ""), show_line_numbers=False, compact=True)
@@ -72,12 +80,21 @@ class SpawnDialog(Dialog[SpawnOrder]):
         """Start with the task."""
         self._work.focus()
 
+    @on(SessionField.Taken)
+    def _taken(self) -> None:
+        """Say at once why nothing can be started there."""
+        self.complain(self._refusal(self._requester.value) or "")
+
     def action_start(self) -> None:
         """Close with the order, or say what is missing."""
         task = self._work.text
         if not task.strip():
             self.complain("the task is empty: say what the sub-agent is to do")
             self._work.focus()
+            return
+        refused = self._refusal(self._requester.value)
+        if refused is not None:
+            self.complain(refused)
             return
         arguments: dict[str, Any] = {"task": task}
         for name, field in (("label", self._label), ("agentId", self._agent), ("model", self._model)):

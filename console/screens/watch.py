@@ -13,9 +13,12 @@ from textual.containers import Container, Vertical
 from textual.screen import Screen
 
 from console.actions import ACTIONS, Pane, State
-from console.live.desk import Desk, Dirty
+from console.live.connections import broken, data_age, title
+from console.live.desk import Desk
+from console.live.dirty import Dirty
 from console.live.placement import ORDER_WORDS
 from console.live.rows import Row
+from console.live.words import LOCAL
 from console.screens.too_small import cover
 from console.widgets.details import Details
 from console.widgets.line_list import LineList
@@ -25,7 +28,7 @@ from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone, TopBa
 from console.widgets.transcript_pane import TranscriptPane
 from console.widgets.transcript_view import TranscriptView
 from core.model.errors import SwitchboardError
-from core.model.keys import main_key
+from core.model.keys import split
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -38,6 +41,9 @@ BREAKPOINTS: Final = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
 """From how many columns on which layout is used."""
 OPEN_SECONDS: Final = 0.06
 """A session is opened when the cursor has rested on it for that long, so that a held key does not open each."""
+DELETED: Final = "this session was deleted"
+PLACE_CELLS: Final = 10
+"""So many at most are taken by the name of a gateway in the list."""
 PLACE_SECONDS: Final = 0.25
 """Rows move at most that often."""
 
@@ -57,11 +63,11 @@ class WatchView(Screen[None]):
         self.desk = desk
         self.actions = ACTIONS
         glyph = self._glyph
-        self.sessions = SessionList(desk.book, desk.now_ms, glyph)
+        self.sessions = SessionList(desk.book, desk.now_ms, glyph, self._place_width, self._is_old)
         self.spawns = SpawnTree(desk.book, desk.exchanges, desk.now_ms, lambda look: self.console.glyphs[look])
-        self.main = TranscriptPane(desk.now_ms, desk.name_of, glyph, desk.exchanges, id="main")
+        self.main = self._new_pane("main")
         self.second: TranscriptPane | None = None
-        self.top = TopBar()
+        self.top = TopBar(lambda: self.console.connection_signs)
         self.bottom = BottomBar()
         self.notice = NoticeLine(id="notice")
         self.standing = NoticeLine(id="standing")
@@ -165,13 +171,16 @@ class WatchView(Screen[None]):
     @property
     def draft_key(self) -> str:
         """Key of the session that the composer writes to: without any, the main one that it will make."""
-        return self.main.key or main_key(self.desk.book.default_agent)
+        return self.main.key or self.desk.main_key
 
     def show_dirty(self, dirty: Dirty) -> None:
         """Draw what changed."""
-        if dirty.all:
+        if dirty.connections:
+            self._show_connections()
+        if dirty.all or dirty.gone:
             self.desk.book.placement.reset()
             self.sessions.release()
+            self._show_gone()
             self._place()
             self.show_counts()
         elif dirty.rows:
@@ -185,6 +194,16 @@ class WatchView(Screen[None]):
             self.spawns.refresh()
             self.details.refresh()
 
+    def _show_gone(self) -> None:
+        """Empty the panes whose session was deleted, and the tree of what it spawned."""
+        rows = self.desk.book.rows
+        for pane in self.panes:
+            if pane.key is not None and pane.key not in rows and pane.view.transcript is not None:
+                pane.show_gone()
+                if self.desk.gateway.member(split(pane.key)[0]) is not None:
+                    self.say(f"{self.desk.name_of(pane.key)}: {DELETED}", "warning")
+        self.spawns.show(self.spawns.root)
+
     @property
     def panes(self) -> list[TranscriptPane]:
         """The transcripts on the screen."""
@@ -195,7 +214,33 @@ class WatchView(Screen[None]):
         now, rates = self.desk.now_ms(), self.desk.rates
         counts = dict(self.desk.book.counts)
         stuck = self.desk.deliveries.stuck
-        self.top.show(self.console.where, counts, stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
+        self.top.show(counts, stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
+        self.top.show_where(self.desk.gateway.connections(), self.desk.wall_ms(), self.console.where)
+
+    def _show_connections(self) -> None:
+        """Draw what is said of the ways to the gateways, and what depends on them."""
+        self.show_counts()
+        self.sessions.refresh()
+        self._show_session()
+
+    def _standing(self, key: str) -> str:
+        """Return what is to be said of the way to the gateway of a session; nothing while it is reached."""
+        if self.desk.silent_ms(key) is None:
+            return ""
+        connection = self.desk.gateway.reach(key)
+        words = (f"{title(connection)} {connection.state}", data_age(connection, self.desk.wall_ms()))
+        return ", ".join(filter(None, words))
+
+    def _is_old(self, key: str) -> bool:
+        return self.desk.silent_ms(key) is not None
+
+    def _place_width(self) -> int:
+        names = self.desk.gateway.names
+        return min(1 + max(len(name or LOCAL) for name in names), PLACE_CELLS) if len(names) > 1 else 0
+
+    def _new_pane(self, id_: str) -> TranscriptPane:
+        desk = self.desk
+        return TranscriptPane(desk.now_ms, desk.name_of, self._glyph, desk.exchanges, self._standing, id=id_)
 
     def show_edges(self) -> None:
         """Draw titles, and the keys that work here now."""
@@ -227,6 +272,10 @@ class WatchView(Screen[None]):
         if placement.archived:
             key = next(action.shown for action in self.actions if action.id == "archived")
             return "Nothing is archived.", f"{key} goes back to the other sessions."
+        connections, now = self.desk.gateway.connections(), self.desk.wall_ms()
+        wrong = next(filter(None, (broken(connection, now) for connection in connections)), None)
+        if wrong is not None:
+            return wrong
         key = next(action.shown for action in self.actions if action.id == "send")
         return "No session yet.", f"{key} sends a first message to main."
 
@@ -237,8 +286,9 @@ class WatchView(Screen[None]):
     def _show_keys(self) -> None:
         state = self.state
         fixed_ids = {"palette", "help"}
-        usable = [action for action in self.actions if state.pane in action.panes and action.enabled(state) is None]
-        keys = [(action.shown, action.title) for action in usable if action.id not in fixed_ids]
+        here = [action for action in self.actions if state.pane in action.panes and action.enabled(state) is None]
+        keys = [(action.shown, action.title) for action in here if action.id not in fixed_ids]
+        refused = [(action.shown, action.title) for action in here if action.refused(state) is not None]
         if self.focused is self.filter and self.filter is not None:
             keys = [("↵", "to the list"), ("esc", "all sessions")]
         elif self.focused is self.find and self.find is not None:
@@ -247,8 +297,8 @@ class WatchView(Screen[None]):
             keys = [("↵", "send"), ("^j", "new line"), ("/", "command"), ("esc", "back")]
         elif state.reading and state.pane == "transcript":
             keys.insert(0, ("esc", "back"))
-        fixed = [(action.shown, action.title) for action in usable if action.id in fixed_ids]
-        self.bottom.show(keys, fixed)
+        fixed = [(action.shown, action.title) for action in here if action.id in fixed_ids]
+        self.bottom.show(keys, fixed, refused)
 
     def _show_rows(self, keys: set[str]) -> None:
         now = self._now()
@@ -305,6 +355,8 @@ class WatchView(Screen[None]):
         if self.sessions.held:
             self._show_rows(set())
         self.show_counts()
+        if self.desk.silent_ms(self.main.key or "") is not None:
+            self._show_session()
         self.show_edges()
 
     def _glyph(self, row: Row) -> str:
@@ -328,7 +380,9 @@ class WatchView(Screen[None]):
         if self._open_timer is not None:
             self._open_timer.stop()  # else it would cut off what begins now
         key = self.sessions.selected
-        if key is not None and key != self.main.key:
+        # What is being written to a session that was deleted must not go on in the next one.
+        is_writing = self.pane == "composer" and self.main.key is not None and self.main.key not in self.desk.book.rows
+        if key is not None and key != self.main.key and not is_writing:
             self.run_worker(partial(self.open_session, key), group="open", exclusive=True)
 
     async def open_session(self, key: str) -> None:

@@ -13,12 +13,11 @@ from console.live.placement import ORDERS
 from console.live.rows import Row, runs_of
 from console.live.words import counted
 from console.operations import Outcome, SendOrder
-from console.screens.watch import WatchView
+from console.screens.watch import DELETED, WatchView
 from console.widgets.line_list import LineList
-from console.widgets.transcript_pane import TranscriptPane
+from core.gateway import Action as GatewayAction
 from core.model.access import ALL
 from core.model.errors import SwitchboardError
-from core.model.keys import main_key
 
 if TYPE_CHECKING:
     from textual.widgets import Input
@@ -45,7 +44,7 @@ class WatchScreen(WatchView):
     def action_do(self, action_id: str) -> None:
         """Do an action of the table, or say why it does not work now."""
         action = next(action for action in ACTIONS if action.id == action_id)
-        reason = action.enabled(self.state)
+        reason = action.why_not(self.state)
         if reason is not None:
             self.say(reason, "warning")
             return
@@ -146,9 +145,10 @@ class WatchScreen(WatchView):
         """Ask for a message and send it."""
         from console.screens.send import SendDialog
 
-        to = self.row.session.key if self.row is not None else main_key(self.desk.book.default_agent)
+        to = self.row.session.key if self.row is not None else self.desk.main_key
         order = self._refused_send or SendOrder(to, "", wait_seconds=WAIT_SECONDS)
-        self.console.push_screen(SendDialog(self._choices(), order), self._send_ordered)
+        refusals = self._refusal_of("send"), self._refusal_of("exchange")
+        self.console.push_screen(SendDialog(self._choices(), order, *refusals), self._send_ordered)
 
     def do_spawn(self) -> None:
         """Ask for a task and start a sub-agent."""
@@ -249,8 +249,14 @@ class WatchScreen(WatchView):
         from console.screens.policy import PolicyScreen
 
         subject = self.subject
-        key = subject.session.key if subject is not None else self.desk.gateway.rules.main_key
+        key = subject.session.key if subject is not None else self.desk.main_key
         self.console.push_screen(PolicyScreen(self.desk, key), self._go_from_page)
+
+    def do_gateways(self) -> None:
+        """Show the gateways."""
+        from console.screens.connect import ConnectScreen
+
+        self.console.push_screen(ConnectScreen(self.desk, self.console.gateways), self._go_from_page)
 
     def do_configuration(self) -> None:
         """Read the configuration again."""
@@ -265,7 +271,7 @@ class WatchScreen(WatchView):
         from console.screens.help import Help
 
         state = self.state
-        self.console.push_screen(Help((a.shown, a.help, a.enabled(state) or "") for a in self.actions))
+        self.console.push_screen(Help((a.shown, a.help, a.why_not(state) or "") for a in self.actions))
 
     def do_quit(self) -> None:
         """Leave, after asking when something is at work."""
@@ -326,7 +332,9 @@ class WatchScreen(WatchView):
             self._sent_draft(key, text)
             self.do_help()
             return
-        problem = unknown_command(text) or self.desk.gateway.refusal("send")
+        was_deleted = row is None and self.main.key is not None
+        problem = unknown_command(text) or self.desk.gateway.refusal("send", self.main.key)
+        problem = DELETED if was_deleted else problem
         if problem is not None:
             self.say(f"{problem}; the draft is kept", "warning")
             return
@@ -374,8 +382,7 @@ class WatchScreen(WatchView):
         row = self.desk.book.rows.get(self.main.key or "")
         transcript = self.desk.transcripts.get(self.main.key or "")
         if row is not None and transcript is not None:
-            desk = self.desk
-            self.second = TranscriptPane(desk.now_ms, desk.name_of, self._glyph, desk.exchanges, id="second")
+            self.second = self._new_pane("second")
             self.second.view.coloured = self.main.view.coloured
             await self.query_one("#body").mount(self.second)
             self.add_class("-tiled")
@@ -397,9 +404,13 @@ class WatchScreen(WatchView):
     async def _ask_spawn(self) -> None:
         from console.screens.spawn import SpawnDialog, SpawnOrder
 
-        gateway = self.desk.gateway
-        agents, models = await gateway.agents(), await gateway.models()
         first = SpawnOrder({}, self.row.session.key if self.row is not None else None)
+        gateway = self.desk.gateway.of(first.requester or "")
+        try:
+            agents, models = await gateway.agents(), await gateway.models()
+        except SwitchboardError as error:
+            self.say(error.message, "error")
+            return
 
         async def spawn(order: SpawnOrder) -> Outcome:
             outcome = await self.console.operations.spawn(order.arguments, order.requester)
@@ -411,7 +422,8 @@ class WatchScreen(WatchView):
             if order is not None:
                 self._run(spawn(order))
 
-        dialog = SpawnDialog(self._choices(), self._refused_spawn or first, agents, models)
+        order = self._refused_spawn or first
+        dialog = SpawnDialog(self._choices(), order, agents, models, self._refusal_of("spawn"))
         await self.console.push_screen(dialog, start)
 
     async def _show_whole(self, key: str, seq: int) -> None:
@@ -464,6 +476,10 @@ class WatchScreen(WatchView):
         row = self.subject
         assert row is not None, "the table of actions has seen to it"
         return row
+
+    def _refusal_of(self, action: GatewayAction) -> Callable[[str], str | None]:
+        """Return what says why the gateway of a session does not allow an action."""
+        return lambda key: self.desk.gateway.refusal(action, key)
 
     def _choices(self) -> list[Row]:
         rows = self.desk.book.rows.values()

@@ -11,6 +11,7 @@ from console.live.exchange_words import announce_state, state_words, turn_words
 from console.live.rows import Row
 from console.live.words import age, money, seconds_span, tokens
 from console.widgets.ink import fit, inks_of, line
+from core.model.keys import split
 
 NEWEST: Final = 5
 """How many exchanges are shown."""
@@ -48,17 +49,24 @@ class Details(Widget):
 
     def _lines(self, row: Row) -> list[tuple[str, str, str]]:
         """Return label, text and ink of each line; a line without a label is a heading."""
-        session, now = row.session, self._desk.now_ms()
+        session, now = row.session, self._desk.now_ms(row.session.key)
         lines = [*self._exchanges(session.key), ("", "POLICY", "text")]
-        allowed = row.policy.allowed
-        lines.append(("messages", f"{row.policy.effective} by {row.policy.reason}", "text" if allowed else "warning"))
+        if row.policy is not None:
+            told = f"{row.policy.effective} by {row.policy.reason}"
+            lines.append(("messages", told, "warning" if row.denied else "text"))
+        else:
+            lines.append(("messages", "unknown: the rules are not told here", "muted"))
         lines.append(("override", session.send_policy or "inherit", "text"))
-        for number, rule in enumerate(self._desk.book.policy.rules, 1):
-            lines.append((f"rule {number}", f"{rule.action}: {rule.match.words}", "muted"))
-        lines.append(("default", self._desk.book.policy.default, "muted"))
+        if row.policy is not None:
+            policy = self._desk.gateway.rules_of(session.key).send_policy
+            for number, rule in enumerate(policy.rules, 1):
+                lines.append((f"rule {number}", f"{rule.action}: {rule.match.words}", "muted"))
+            lines.append(("default", policy.default, "muted"))
         lines += [("", "", "text"), ("", "SESSION", "text")]
+        if place := self._desk.place_of(session.key):
+            lines.append(("gateway", place.removeprefix("@"), "text"))
         lines.append(("kind", f"{session.kind}, agent {session.agent_id}", "text"))
-        lines.append(("id", session.session_id, "muted"))
+        lines.append(("id", split(session.session_id)[1], "muted"))
         lines.append(("messages", str(session.last_seq - session.first_seq + 1), "text"))
         lines.append(("model", session.model or session.used_model or "the agent's own", "text"))
         if session.thinking_level:

@@ -11,6 +11,7 @@ from textual.widget import Widget
 
 from console.live.rows import Look
 from console.themes import Inks
+from core.model.connection import ConnectionState
 from core.model.exchanges import DeliveryState
 
 if TYPE_CHECKING:
@@ -63,6 +64,20 @@ DELIVERY_INKS: Final[dict[DeliveryState, str]] = {
     "skipped": "muted",
     "failed": "error",
     "unknown": "warning",
+}
+CONNECTION_SIGNS: Final[dict[ConnectionState, str]] = {
+    "live": "●",
+    "reading": "·",
+    "connecting": "◌",
+    "lost": "◌",
+    "refused": "×",
+}
+ASCII_CONNECTION_SIGNS: Final[dict[ConnectionState, str]] = {
+    "live": "*",
+    "reading": ".",
+    "connecting": "o",
+    "lost": "o",
+    "refused": "x",
 }
 PLAIN: Final = Style()
 

@@ -26,12 +26,12 @@ from console.live.words import seconds_span, size
 from console.themes import Inks
 from console.widgets.ink import ANNOUNCE_SIGNS, PLAIN, fit
 from console.widgets.markdown_lines import Line, MarkdownLines
-from core.model.exchanges import Exchange
+from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP, Exchange
 
 INDENT: Final = 2
 KEPT_BLOCKS: Final = 2_000
 _SPOKEN_BY_AGENT: Final = frozenset({"assistant", "toolResult"})
-_SKIPS: Final = {"REPLY_SKIP": "ends the exchange", "ANNOUNCE_SKIP": "announces nothing"}
+_SKIPS: Final = {REPLY_SKIP: "ends the exchange", ANNOUNCE_SKIP: "announces nothing"}
 _VIA_WORDS: Final = {"sessions_send": "message from another session", "sessions_spawn": "result of a sub-agent"}
 
 

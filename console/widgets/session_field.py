@@ -12,6 +12,7 @@ from textual.widgets import Input
 from console.live.rows import Row
 from console.widgets.ink import fit, inks_of
 from console.widgets.line_list import LineList
+from core.model.keys import split
 
 SHOWN = 6
 
@@ -42,7 +43,8 @@ class SessionField(Vertical):
     def __init__(self, rows: Sequence[Row], value: str, nobody: str, *, id: str) -> None:  # noqa: A002 - Textual's
         super().__init__(id=id)
         self._rows = rows
-        self.input = _Entry(value, placeholder=nobody, compact=True)
+        self._keys = _as_shown(rows)
+        self.input = _Entry(self._shown(value), placeholder=nobody, compact=True)
         self.matches = _Matches()
 
     def compose(self) -> ComposeResult:
@@ -53,13 +55,14 @@ class SessionField(Vertical):
     @property
     def value(self) -> str:
         """The key in the field; empty for nobody."""
-        return self.input.value.strip()
+        shown = self.input.value.strip()
+        return self._keys.get(shown, shown)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show what matches."""
         event.stop()
         needle = event.value.casefold().split()
-        exact = any(row.session.key == event.value for row in self._rows)
+        exact = event.value in self._keys
         found = [row for row in self._rows if all(word in row.haystack for word in needle)] if not exact else []
         self.matches.offer(found[:SHOWN])
         self.set_class(bool(found), "-matching")
@@ -69,9 +72,18 @@ class SessionField(Vertical):
         row = self.matches.current
         if row is None or not self.has_class("-matching"):
             return False
-        self.input.value = row.session.key
+        self.input.value = self._shown(row.session.key)
         self.post_message(self.Taken(self))
         return True
+
+    def _shown(self, key: str) -> str:
+        return next((shown for shown, known in self._keys.items() if known == key), key)
+
+
+def _as_shown(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the keys of sessions by what stands in the field for them: of one gateway alone, without its name."""
+    alone = len({row.gateway for row in rows}) == 1
+    return {split(row.session.key)[1] if alone else row.session.key: row.session.key for row in rows}
 
 
 class _Entry(Input):

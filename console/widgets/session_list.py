@@ -8,10 +8,9 @@ from rich.style import Style
 from console.live.book import Book
 from console.live.placement import Placed
 from console.live.rows import Row
-from console.live.words import age, clock_span, tokens
+from console.live.words import LOCAL, age, clock_span, tokens
 from console.widgets.ink import GLYPH_INKS, fit, fit_end, inks_of
 from console.widgets.line_list import LineList
-from core.model.keys import main_key
 
 HOLD_SECONDS = 3.0
 WIDE = 70
@@ -24,14 +23,25 @@ class SessionList(LineList):
     """The rows of a book; the cursor stays on its session when rows move.
 
     Args:
-        now_ms: The time that ages are counted from.
+        now_ms: The time that the ages of a session are counted from, by its key.
+        place_width: How many cells the name of a row's gateway takes, 0 while there is only one.
+        is_old: Whether what is known of a session may have changed, because its gateway is not reached.
         glyph: The sign of a row's state.
     """
 
     HELP = "Every session. The order is held for 3 s after the cursor has moved."
 
-    def __init__(self, book: Book, now_ms: Callable[[], int], glyph: Callable[[Row], str]) -> None:
+    def __init__(
+        self,
+        book: Book,
+        now_ms: Callable[[str], int],
+        glyph: Callable[[Row], str],
+        place_width: Callable[[], int],
+        is_old: Callable[[str], bool],
+    ) -> None:
         super().__init__(id="sessions")
+        self._place_width = place_width
+        self._is_old = is_old
         self._book = book
         self._now_ms = now_ms
         self._glyph = glyph
@@ -118,22 +128,29 @@ class SessionList(LineList):
             return []
         inks = inks_of(self)
         first = self._first_line(row, placed, width)
+        if self._is_old(placed.key):
+            first = [(text, inks.style("muted")) for text, _ in first]
         if not row.words or self._heights[index] < 2:
             return [first]
         branch = placed.branch.replace("├", "│").replace("└", " ") + "   "
-        ink = inks.style("error" if row.look == "failed" else "muted")
+        ink = inks.style("error" if row.look == "failed" and not self._is_old(placed.key) else "muted")
         cut = fit_end if row.growing else fit
         return [first, [(branch, inks.style("muted")), (cut(row.words, width - len(branch) - 1), ink)]]
 
     def _first_line(self, row: Row, placed: Placed, width: int) -> _Line:
         inks = inks_of(self)
         text, muted = inks.style("text", bold=bool(row.unread)), inks.style("muted")
-        columns: _Line = [(fit(row.channel, 9), muted), (fit(self._time(row), 6, right=True), muted)]
+        columns: _Line = [(fit(self._time(row), 6, right=True), muted)]
+        place = self._place_width()
+        if width >= WIDE or not place:
+            columns.insert(0, (fit(row.channel, 9), muted))
+        if place:
+            columns.insert(0, (fit(f"@{row.gateway or LOCAL}", place) + " ", muted))
         if width >= WIDE:
             columns.append((fit(self._tokens(row), 7, right=True), muted))
         if self._book.costs:
             columns.append((fit(self._cost(row), 8, right=True), muted))
-        denied = not row.policy.allowed
+        denied = row.denied
         if width >= WIDE:
             columns.append((fit("  ⊘ deny" if denied else "", 10), inks.style("warning")))
         rest = width - 2 - len(placed.branch) - sum(len(part) for part, _ in columns) - 2
@@ -152,7 +169,7 @@ class SessionList(LineList):
         ]
 
     def _time(self, row: Row) -> str:
-        now = self._now_ms()
+        now = self._now_ms(row.session.key)
         if row.look == "running" and row.session.started_at is not None:
             return clock_span(now - row.session.started_at)
         return "queued" if row.look == "queued" else age(now - row.session.updated_at)
@@ -168,7 +185,7 @@ class SessionList(LineList):
         self._placed = self._book.placement.placed()
         self._index = {placed.key: index for index, placed in enumerate(self._placed)}
         # The first sessions of an empty list come in any order; the main one is where a newcomer looks.
-        wanted = selected if selected is not None or self.count else main_key(self._book.default_agent)
+        wanted = selected if selected is not None or self.count else self._book.main_key
         if wanted in self._index and (selected is not None or self._was_empty):
             self.cursor = self._index[wanted]
         self._was_empty = not self._placed

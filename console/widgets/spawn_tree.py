@@ -30,7 +30,7 @@ class SpawnTree(LineList):
     HELP = "The sub-agents of the session. Enter opens one; a stops it."
 
     def __init__(
-        self, book: Book, exchanges: Exchanges, now_ms: Callable[[], int], glyph: Callable[[Look], str]
+        self, book: Book, exchanges: Exchanges, now_ms: Callable[[str], int], glyph: Callable[[Look], str]
     ) -> None:
         super().__init__(id="spawns")
         self._book = book
@@ -111,5 +111,5 @@ class SpawnTree(LineList):
         if done is not None and done.runtime_ms is not None:
             return clock_span(done.runtime_ms)
         if row.look == "running" and session.started_at is not None:
-            return clock_span(self._now_ms() - session.started_at)
+            return clock_span(self._now_ms(session.key) - session.started_at)
         return clock_span(session.runtime_ms) if session.runtime_ms is not None else ""

@@ -1,7 +1,7 @@
 """The lines at the edges of the screen: how the fleet is doing, what was just said, which keys work here now."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -11,11 +11,15 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from console.live.clean import clean_line
+from console.live.connections import Word, where
 from console.live.rows import Look
 from console.live.words import money, tokens
 from console.widgets.ink import fit, inks_of, line
+from core.model.connection import REACHED, Connection, ConnectionState
 
 Tone = Literal["muted", "good", "warning", "error"]
+NARROW: Final = 100
+"""With fewer columns, fewer words."""
 _Parts = list[tuple[str, Style]]
 _COUNTED: tuple[tuple[Look, str, str, str], ...] = (
     ("running", "running", "run", "accent"),
@@ -30,47 +34,73 @@ class TopBar(Widget):
 
     DEFAULT_CSS = "TopBar { height: 1; background: $ink-panel; }"
 
-    def __init__(self) -> None:
+    def __init__(self, signs: Callable[[], Mapping[ConnectionState, str]]) -> None:
         super().__init__(id="top")
-        self._where = "local"
+        self._signs = signs
+        self._where: tuple[Connection, ...] = ()
+        self._about = ""
+        self._wall: int = 0
         self._counts: dict[Look, int] = {}
         self._stuck: int = 0
         self._rate: tuple[int, float] = (0, 0.0)
 
-    def show(
-        self, where: str, counts: dict[Look, int], stuck: int, tokens_a_minute: int, dollars_an_hour: float
-    ) -> None:
+    def show_where(self, connections: tuple[Connection, ...], now: int, about: str = "") -> None:
+        """Show where the console is, and how current that is.
+
+        Args:
+            now: ms since the Unix epoch by the local clock.
+            about: What else there is to say of the place, such as that it is a demo.
+        """
+        passes = any(each.state not in REACHED or each.heard_at is not None for each in connections)
+        if (connections, about) != (self._where, self._about) or (passes and now != self._wall):
+            self._where, self._about, self._wall = connections, about, now
+            self.refresh()
+
+    def show(self, counts: dict[Look, int], stuck: int, tokens_a_minute: int, dollars_an_hour: float) -> None:
         """Show these facts.
 
         Args:
-            where: The gateway, and whether this is a demo.
             stuck: Deliveries that wait for the operator.
         """
-        shown = (where, counts, stuck, (tokens_a_minute, dollars_an_hour))
-        if shown != (self._where, self._counts, self._stuck, self._rate):
-            self._where, self._counts, self._stuck, self._rate = shown
+        shown = (counts, stuck, (tokens_a_minute, dollars_an_hour))
+        if shown != (self._counts, self._stuck, self._rate):
+            self._counts, self._stuck, self._rate = shown
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
-        """Draw the bar."""
+        """Draw the bar: where we are always, how the fleet is doing as far as there is room."""
         inks, width = inks_of(self), self.size.width
-        narrow = width < 100
-        left: _Parts = [(" switchboard  ", inks.style("text", bold=True)), (self._where, inks.style("accent"))]
-        right: _Parts = []
+        brand = " " if width < NARROW and len(self._where) > 1 else " switchboard  "
+        left: _Parts = [(brand, inks.style("text", bold=True))]
+        right = self._counted(narrow=width < NARROW)
+        least = _length(left) + sum(len(word.text) for word in self._place(0)) + 1
+        while right and least + _length(right) > width:
+            right.pop()
+        words = self._place(width - _length(left) - _length(right) - 1)
+        left += [(word.text, inks.style(word.ink)) for word in words]
+        return line(_apart(left, right, width), width, self.rich_style)
+
+    def _place(self, room: int) -> list[Word]:
+        """Return where we are, in as many words as there is room for."""
+        return [Word(self._about, "accent")] if self._about else where(self._where, self._wall, self._signs(), room)
+
+    def _counted(self, *, narrow: bool) -> _Parts:
+        """Return how many sessions are in which state and how fast they spend, the most important first."""
+        inks, parts = inks_of(self), list[tuple[str, Style]]()
         if self._stuck:
-            right.append(
-                (f"! {self._stuck} {'stuck' if narrow else 'undelivered'}  ", inks.style("warning", bold=True))
-            )
+            words = "stuck" if narrow else "undelivered"
+            parts.append((f"! {self._stuck} {words}  ", inks.style("warning", bold=True)))
         for look, words, short, ink in _COUNTED:
             count = self._counts.get(look, 0)
             label = short if narrow else words
             if label and (count or look in {"running", "idle"}):
-                right.append((f"{count} {label}  ", inks.style(ink if count else "muted")))
+                parts.append((f"{count} {label}  ", inks.style(ink if count else "muted")))
         rate, cost = self._rate
         spending = [f"{tokens(rate)}{'/min' if narrow else ' tok/min'}"] if rate else []
         spending += [f"{money(cost)}/h"] if cost else []
-        right.append(("  ".join(spending) + " " if spending else "", inks.style("muted")))
-        return line(_apart(left, right, width), width, self.rich_style)
+        if spending:
+            parts.append(("  ".join(spending) + " ", inks.style("muted")))
+        return parts
 
 
 class NoticeLine(Static):
@@ -104,11 +134,21 @@ class BottomBar(Widget):
         super().__init__(id="bottom")
         self._keys: Sequence[tuple[str, str]] = ()
         self._fixed: Sequence[tuple[str, str]] = ()
+        self._refused: Sequence[tuple[str, str]] = ()
 
-    def show(self, keys: Sequence[tuple[str, str]], fixed: Sequence[tuple[str, str]]) -> None:
-        """Show keys with their titles; the fixed ones stand on the right and are never left out."""
-        if (keys, fixed) != (self._keys, self._fixed):
-            self._keys, self._fixed = keys, fixed
+    def show(
+        self,
+        keys: Sequence[tuple[str, str]],
+        fixed: Sequence[tuple[str, str]],
+        refused: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Show keys with their titles; the fixed ones stand on the right and are never left out.
+
+        Args:
+            refused: Those of the keys that the gateway does not allow; pressing one says why.
+        """
+        if (keys, fixed, refused) != (self._keys, self._fixed, self._refused):
+            self._keys, self._fixed, self._refused = keys, fixed, refused
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
@@ -118,17 +158,18 @@ class BottomBar(Widget):
         room = width - _length(right) - 3
         left: _Parts = [(" ", Style())]
         for key in self._keys:
-            one = self._drawn([key])
+            one = self._drawn([key], refused=key in self._refused)
             if _length(left) + _length(one) > room:
                 break
             left += one
         return line(_apart(left, right, width), width, self.rich_style)
 
-    def _drawn(self, keys: Sequence[tuple[str, str]]) -> _Parts:
+    def _drawn(self, keys: Sequence[tuple[str, str]], *, refused: bool = False) -> _Parts:
         inks = inks_of(self)
         parts: _Parts = []
         for key, title in keys:
-            parts += [(key, inks.style("accent", bold=True)), (f" {title}  ", inks.style("muted"))]
+            sign = inks.style("muted") if refused else inks.style("accent", bold=True)
+            parts += [(f"⊘{key}" if refused else key, sign), (f" {title}  ", inks.style("muted"))]
         return parts
 
 

@@ -32,16 +32,18 @@ class TranscriptPane(Vertical):
 
     Args:
         glyph: The sign of a row's state.
+        standing: What is to be said of the way to the gateway of a key, empty while it is reached.
     """
 
     DEFAULT_CSS = "TranscriptPane { width: 1fr; }"
 
     def __init__(
         self,
-        now_ms: Callable[[], int],
+        now_ms: Callable[[str], int],
         name_of: Callable[[str], str],
         glyph: Callable[[Row], str],
         exchanges: Exchanges,
+        standing: Callable[[str], str],
         *,
         id: str | None = None,  # noqa: A002 - Textual's name for it
     ) -> None:
@@ -51,6 +53,7 @@ class TranscriptPane(Vertical):
         self.view = TranscriptView(now_ms, name_of, exchanges)
         self._name_of = name_of
         self._exchanges = exchanges
+        self._standing = standing
         self.composer: Composer | None = None
 
     def compose(self) -> ComposeResult:
@@ -71,15 +74,24 @@ class TranscriptPane(Vertical):
         self.show_row(row)
         self.view.show(transcript, row.name)
 
+    def show_gone(self) -> None:
+        """Show nothing any more: the session was deleted. What was being written to it stays."""
+        self.view.show(None, "")
+        self.show_row(None)
+
     def show_row(self, row: Row | None) -> None:
         """Show what is known of the session now."""
         live = self._exchanges.of(row.session.key) if row is not None else []
-        self.header.show(row, next_words(live, row.session.key, self._name_of) if row is not None else "")
+        standing = self._standing(row.session.key) if row is not None else ""
+        self.header.show(row, next_words(live, row.session.key, self._name_of) if row is not None else "", standing)
         self.view.working_since = row.session.started_at if row is not None and row.look == "running" else None
         if row is not None and self.composer is not None:
             below = self.view.below
             note = f"{below} new below ↓" if below else ""
-            words = f"⊘ {row.policy.effective} by {row.policy.reason}" if not row.policy.allowed else "as operator"
+            policy = row.policy
+            words = standing or "as operator"
+            if policy is not None and not policy.allowed:
+                words = f"⊘ {policy.effective} by {policy.reason}"
             self.composer.head.show(row.name, words, note)
 
 
@@ -96,11 +108,12 @@ class _Header(Widget):
         self._glyph = glyph
         self._row: Row | None = None
         self._exchange = ""
+        self._standing = ""
 
-    def show(self, row: Row | None, exchange: str) -> None:
-        """Show a session, and who is next in its exchange, if there is one under way."""
-        if row is not self._row or exchange != self._exchange:
-            self._row, self._exchange = row, exchange
+    def show(self, row: Row | None, exchange: str, standing: str) -> None:
+        """Show a session, who is next in its exchange, if there is one under way, and that its gateway is lost."""
+        if row is not self._row or (exchange, standing) != (self._exchange, self._standing):
+            self._row, self._exchange, self._standing = row, exchange, standing
             self.set_class(bool(exchange), "-exchange")
             self.refresh()
 
@@ -141,7 +154,8 @@ class _Header(Widget):
             facts.append(money(session.cost_usd))
         facts.append(row.channel)
         policy = row.policy
-        word = f"{'⊘ ' if not policy.allowed else ''}{policy.effective} by {policy.reason}"
+        word = f"{'⊘ ' if row.denied else ''}{policy.effective} by {policy.reason}" if policy is not None else ""
+        word = self._standing or word
         room = max(0, width - cell_len(word) - 2)
         left = ""
         for fact in facts:  # what has no room is left out as a whole: half a number says something else
@@ -149,5 +163,5 @@ class _Header(Widget):
                 left += f"{'  ' if left else ''} {fact}"
         return [
             (fit(left, room), inks.style("muted")),
-            (fit(f" {word} ", width - room), inks.style("warning" if not policy.allowed else "muted")),
+            (fit(f" {word} ", width - room), inks.style("warning" if row.denied or self._standing else "muted")),
         ]

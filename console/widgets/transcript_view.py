@@ -65,7 +65,7 @@ class TranscriptView(Lines, can_focus=True):
     class Moved(Message):
         """The view or its cursor moved, or what is below the end changed."""
 
-    def __init__(self, now_ms: Callable[[], int], name_of: Callable[[str], str], exchanges: Exchanges) -> None:
+    def __init__(self, now_ms: Callable[[str], int], name_of: Callable[[str], str], exchanges: Exchanges) -> None:
         super().__init__()
         self.transcript: Transcript | None = None
         self.follow = True
@@ -354,13 +354,13 @@ class TranscriptView(Lines, can_focus=True):
             if transcript.live is None and self.working_since is None:
                 chunks: list[Chunk] = []
             else:
-                since = self.working_since or self._now_ms()
-                chunks = self._drawer.live(transcript, transcript.live, self._now_ms(), since)
+                since = self.working_since or self._now_ms(transcript.key)
+                chunks = self._drawer.live(transcript, transcript.live, self._now_ms(transcript.key), since)
         else:
             item = transcript.item(seq)
             if item is None:
                 return None
-            chunks = self._drawer.chunks(transcript, item, self._now_ms())
+            chunks = self._drawer.chunks(transcript, item, self._now_ms(transcript.key))
         self._rows[seq] = chunks
         while len(self._rows) > KEPT_ROWS:
             self._rows.popitem(last=False)

@@ -21,6 +21,7 @@ from core.agents.port import (
     ToolStarted,
     Turn,
 )
+from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP
 from core.model.messages import Usage, text_block, thinking_block, tool_call_block
 
 NAME: Final = "builtin"
@@ -135,10 +136,10 @@ class BuiltinBackend:
         """Return what to do in this run."""
         asked = turn.transcript[-1].text if turn.transcript else ""
         if turn.kind == "reply":  # one turn of thanks, so that a loop can be watched, and then its end
-            return [_Say("REPLY_SKIP" if asked == THANKS else THANKS, self._pace)]
+            return [_Say(REPLY_SKIP if asked == THANKS else THANKS, self._pace)]
         if turn.kind == "announce":
             own = [message.text for message in turn.transcript if message.role == "assistant"]
-            return [_Say(next((text for text in reversed(own) if text != "REPLY_SKIP"), "ANNOUNCE_SKIP"), self._pace)]
+            return [_Say(next((text for text in reversed(own) if text != REPLY_SKIP), ANNOUNCE_SKIP), self._pace)]
         return self._plan(asked)
 
     def _plan(self, asked: str) -> _Plan:

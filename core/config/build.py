@@ -6,8 +6,27 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from core.config.schema import AgentEntry, ConfigFile, SandboxSection, SecretRef, ToolLists, is_address
-from core.config.settings import AgentSettings, ConsoleSettings, ModelApi, ModelSettings, Price, Secret, Settings
+from core.config.schema import (
+    AgentEntry,
+    ConfigFile,
+    GatewaySection,
+    SandboxSection,
+    SecretRef,
+    ServerSection,
+    ToolLists,
+    is_address,
+)
+from core.config.settings import (
+    AgentSettings,
+    ConsoleSettings,
+    GatewaySettings,
+    ModelApi,
+    ModelSettings,
+    Price,
+    Secret,
+    ServerSettings,
+    Settings,
+)
 from core.model.errors import Invalid
 from core.model.keys import quoted
 from core.model.runs import BUILTIN_MODEL
@@ -77,7 +96,9 @@ def build(file: ConfigFile, environment: Mapping[str, str], *, notices: list[str
         archive_after_ms=file.agents.defaults.subagents.archive_after_minutes * 60_000,
         max_ping_pong_turns=file.session.agent_to_agent.max_ping_pong_turns,
         max_hops=file.session.agent_to_agent.max_hops,
+        server=_server(file.gateway, notices),
         console=ConsoleSettings(file.console.theme, file.console.keymap, file.console.bell),
+        gateways={name: gateway(name, section, notices) for name, section in file.gateways.items()},
         notices=tuple(notices),
         origins=tuple(origins),
     )
@@ -170,7 +191,7 @@ def _send_policy(file: ConfigFile) -> SendPolicy:
 def _models(file: ConfigFile, notices: list[str]) -> dict[str, ModelSettings]:
     models: dict[str, ModelSettings] = {}
     for name, provider in file.models.providers.items():
-        key = _secret(provider.api_key, name, notices)
+        key = _secret(provider.api_key, ("models", "providers", name, "apiKey"), "the model's key", notices)
         for entry in provider.models:
             cost = entry.cost
             price = Price(cost.input, cost.output, cost.cache_read, cost.cache_write) if cost else None
@@ -188,25 +209,63 @@ def _models(file: ConfigFile, notices: list[str]) -> dict[str, ModelSettings]:
     return models
 
 
-def _secret(ref: SecretRef | None, provider: str, notices: list[str]) -> Secret | None:
+def gateway(name: str, section: GatewaySection, notices: list[str]) -> GatewaySettings:
+    """Return a gateway elsewhere.
+
+    Raises:
+        Misfit: Its token is given in more than one way.
+    """
+    tls = section.tls
+    return GatewaySettings(
+        name,
+        section.url,
+        _secret(section.token, ("gateways", name, "token"), "the gateway's token", notices),
+        Path(tls.ca).expanduser() if tls.ca else None,
+        tls.fingerprint,
+        tls.insecure,
+    )
+
+
+def _secret(ref: SecretRef | None, path: tuple[str, ...], what: str, notices: list[str]) -> Secret | None:
     if ref is None:
         return None
     given = [
         (where, value) for where, value in (("env", ref.env), ("file", ref.file), ("literal", ref.literal)) if value
     ]
     if len(given) != 1:
-        path = ("models", "providers", provider, "apiKey")
         raise Misfit(path, 'must be one of {env: "NAME"}, {file: "PATH"} or text')
     if ref.env:
-        return Secret("env", ref.env)
+        return Secret("env", ref.env, what)
     if ref.file:
-        return Secret("file", ref.file)
+        return Secret("file", ref.file, what)
     literal = ref.literal or ""
     if literal.startswith("${") and literal.endswith("}"):
-        return Secret("env", literal[2:-1])
-    holder = f"models.providers.{provider}.apiKey"
-    notices.append(f'{holder} holds the key itself: {{env: "NAME"}} or {{file: "PATH"}} is safer')
-    return Secret("literal", literal)
+        return Secret("env", literal[2:-1], what)
+    holds = "the key" if path[-1] == "apiKey" else "the token"
+    notices.append(f'{".".join(path)} holds {holds} itself: {{env: "NAME"}} or {{file: "PATH"}} is safer')
+    return Secret("literal", literal, what)
+
+
+def _server(section: ServerSection, notices: list[str]) -> ServerSettings:
+    auth, tls = section.auth, section.tls
+    if section.bind == "custom" and section.custom_bind_host is None:
+        raise Misfit(("gateway", "bind"), 'is "custom": give the address as gateway.customBindHost')
+    named = {"loopback": "127.0.0.1", "lan": "0.0.0.0", "custom": section.custom_bind_host or ""}  # noqa: S104 - asked for
+    is_encrypted = tls.enabled if tls.enabled is not None else tls.cert_path is not None
+    if is_encrypted and (tls.cert_path is None or tls.key_path is None):
+        raise Misfit(("gateway", "tls"), "needs certPath and keyPath, the files of the certificate and of its key")
+    certificate, key = (tls.cert_path, tls.key_path) if is_encrypted else (None, None)
+    return ServerSettings(
+        named.get(section.bind, section.bind),
+        section.port,
+        section.public_origin,
+        tuple(section.control_ui.allowed_origins),
+        _secret(auth.token, ("gateway", "auth", "token"), "the gateway's token", notices),
+        _secret(auth.read_only_token, ("gateway", "auth", "readOnlyToken"), "the read-only token", notices),
+        Path(certificate).expanduser() if certificate else None,
+        Path(key).expanduser() if key else None,
+        tuple(section.trusted_proxies),
+    )
 
 
 def _environment_model(environment: Mapping[str, str], models: Mapping[str, ModelSettings]) -> ModelSettings | None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from core.config.build import Misfit, build
+from core.config.gateways import shown_url
 from core.config.paths import Places
 from core.config.schema import CLOSED, OTHERS_NAMES, ConfigFile, field_names
 from core.config.settings import Settings
@@ -22,7 +23,7 @@ PathInFile = tuple[str | int, ...]
 _Extra = tuple[type[BaseModel], PathInFile, str]
 """A section, where it stands, and a name in it that is not ours."""
 _NEAR: Final = 0.8
-_SECRET_FIELDS: Final = frozenset({"apiKey", "literal"})
+_SECRET_FIELDS: Final = frozenset({"apiKey", "token", "readOnlyToken", "literal"})
 
 
 def load(places: Places, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -100,8 +101,9 @@ def _explain(error: ValidationError, text: str, file: Path) -> Invalid:
 
 
 def _may_be_secret(path: PathInFile) -> bool:
-    """Whether a value must not be repeated: a key, or what stands where a provider should and may be one."""
-    return not _SECRET_FIELDS.isdisjoint(path) or (path[:2] == ("models", "providers") and len(path) == 3)
+    """Whether a value must not be repeated: a key, or what stands where an object should and may be one."""
+    instead = (path[:2] == ("models", "providers") and len(path) == 3) or (path[:1] == ("gateways",) and len(path) == 2)
+    return instead or not _SECRET_FIELDS.isdisjoint(path)
 
 
 def _expected(problem: ErrorDetails) -> str:
@@ -110,8 +112,8 @@ def _expected(problem: ErrorDetails) -> str:
         expected = str(context.get("expected", "")).replace("'", '"')
         nearest = difflib.get_close_matches(str(problem["input"]), re.findall(r'"([^"]+)"', expected), 1, 0.6)
         return f"expected {expected}" + (f"; did you mean {quoted(nearest[0])}?" if nearest else "")
-    if problem["loc"] and problem["loc"][-1] == "workspace" and problem["type"] == "string_pattern_mismatch":
-        return "expected a folder that begins with / or ~/"
+    if problem["loc"] and problem["loc"][-1] in {"workspace", "ca"} and problem["type"] == "string_pattern_mismatch":
+        return f"expected a {'file' if problem['loc'][-1] == 'ca' else 'folder'} that begins with / or ~/"
     if problem["type"] == "string_pattern_mismatch":
         return "expected letters, digits, - and _, at most 64 of them"
     if problem["loc"] and problem["loc"][-1] == "baseUrl":
@@ -206,7 +208,7 @@ def _line_of(text: str, path: PathInFile) -> int | None:
 
 def _shown(value: object) -> str:
     if isinstance(value, str):
-        return quoted(re.sub(r"//[^/\s]*@", "//…@", value))  # an address may hold a password
+        return quoted(shown_url(value) if "://" in value else value)
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int | float):

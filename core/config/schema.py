@@ -4,15 +4,21 @@ What is ours is spelled out here; everything else in the file is ignored and nam
 accepted where the documents had them: `match.provider`, `agent.subagents.tools`, `agent.sandbox`.
 """
 
-from typing import Annotated, Literal
+import ipaddress
+import re
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from core.config.gateways import LOCAL, is_name, url_problem
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 NotNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Folder = Annotated[str, Field(pattern=r"^(/|~(/|$))")]
+NAME_EXPECTED: Final = f"expected a name of letters, digits, ., _ and -, at most 40 of them, other than {LOCAL}"
 AgentId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
@@ -31,12 +37,46 @@ def _address(value: str) -> str:
     return value
 
 
+def is_ip(text: str) -> bool:
+    """Whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 class Section(BaseModel):
     """Base of all sections; fields that are not ours are kept aside for `load` to name."""
 
     model_config = ConfigDict(
         extra="allow", frozen=True, defer_build=True, strict=True, alias_generator=to_camel, validate_by_name=False
     )
+
+
+def _gateway_url(value: str) -> str:
+    if problem := url_problem(value):
+        raise PydanticCustomError("gateway_url", "{problem}", {"problem": problem})
+    return value.rstrip("/")
+
+
+def _gateway_name(value: str) -> str:
+    if not is_name(value):
+        raise PydanticCustomError("gateway_name", "{problem}", {"problem": NAME_EXPECTED})
+    return value
+
+
+def _fingerprint(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    plain = value.lower().removeprefix("sha256:").replace(":", "")
+    if re.fullmatch("[0-9a-f]{64}", plain) is None:
+        problem = "expected the SHA-256 of the certificate: 64 hexadecimal digits"
+        raise PydanticCustomError("fingerprint", "{problem}", {"problem": problem})
+    return plain
+
+
+GatewayName = Annotated[str, AfterValidator(_gateway_name)]
 
 
 def _chat_type(value: object) -> object:
@@ -234,6 +274,81 @@ class ConsoleSection(Section):
     bell: bool = True
 
 
+class TlsSection(Section):
+    """`gateways.*.tls`."""
+
+    ca: Folder | None = None
+    fingerprint: Annotated[str | None, BeforeValidator(_fingerprint)] = None
+    insecure: bool = False
+
+
+class GatewaySection(Section):
+    """`gateways.*`: a gateway elsewhere that the console and the commands may work on."""
+
+    url: Annotated[str, AfterValidator(_gateway_url)]
+    token: Annotated[SecretRef | None, BeforeValidator(_secret)] = None
+    tls: TlsSection = Field(default_factory=TlsSection)
+
+
+def _bind(value: str) -> str:
+    if value not in {"loopback", "lan", "custom"} and not is_ip(value):
+        problem = 'expected "loopback", "lan", or an IP address of this machine'
+        raise PydanticCustomError("bind", "{problem}", {"problem": problem})
+    return value
+
+
+def _ip(value: str) -> str:
+    if not is_ip(value):
+        raise PydanticCustomError("ip", "{problem}", {"problem": "expected an IP address"})
+    return value
+
+
+def _web_origin(value: str) -> str:
+    if not is_address(value) or urlsplit(value).path not in {"", "/"} or "@" in value or "?" in value or "#" in value:
+        problem = "expected an origin such as https://gateway.example.com, without a path"
+        raise PydanticCustomError("origin", "{problem}", {"problem": problem})
+    return value.rstrip("/")
+
+
+IpAddress = Annotated[str, AfterValidator(_ip)]
+WebOrigin = Annotated[str, AfterValidator(_web_origin)]
+
+
+class ServerAuthSection(Section):
+    """`gateway.auth`."""
+
+    mode: Literal["token"] = "token"
+    token: Annotated[SecretRef | None, BeforeValidator(_secret)] = None
+    read_only_token: Annotated[SecretRef | None, BeforeValidator(_secret)] = None
+
+
+class ServerTlsSection(Section):
+    """`gateway.tls`."""
+
+    enabled: bool | None = None
+    cert_path: Folder | None = None
+    key_path: Folder | None = None
+
+
+class ControlUiSection(Section):
+    """`gateway.controlUi`."""
+
+    allowed_origins: list[WebOrigin] = []
+
+
+class ServerSection(Section):
+    """`gateway`: where `switchboard serve` listens, and whom it lets in."""
+
+    port: Annotated[int, Field(ge=1, le=65535)] = 18789
+    bind: Annotated[str, AfterValidator(_bind)] = "loopback"
+    custom_bind_host: IpAddress | None = None
+    public_origin: WebOrigin | None = None
+    auth: ServerAuthSection = Field(default_factory=ServerAuthSection)
+    tls: ServerTlsSection = Field(default_factory=ServerTlsSection)
+    control_ui: ControlUiSection = Field(default_factory=ControlUiSection)
+    trusted_proxies: list[IpAddress] = []
+
+
 class OlderAgentSection(Section):
     """`agent`: the older place of two settings."""
 
@@ -249,6 +364,8 @@ class ConfigFile(Section):
     tools: ToolsSection = Field(default_factory=ToolsSection)
     models: ModelsSection = Field(default_factory=ModelsSection)
     console: ConsoleSection = Field(default_factory=ConsoleSection)
+    gateway: ServerSection = Field(default_factory=ServerSection)
+    gateways: dict[GatewayName, GatewaySection] = {}
     agent: OlderAgentSection | None = None
 
 

@@ -26,10 +26,12 @@ class Secret:
 
     Attributes:
         where: `env` and `file` name the place, `literal` holds the value itself.
+        what: What it is, for the sentence that says it is not there.
     """
 
     where: Literal["env", "file", "literal"]
     value: str = field(repr=False)
+    what: str = "the model's key"
 
     def reveal(self) -> str:
         """Return the secret itself.
@@ -42,7 +44,7 @@ class Secret:
         if self.where == "env":
             found = os.environ.get(self.value, "").strip()
             if not found:
-                raise Unavailable(f"the environment variable {self.value}, which holds the model's key, is not set")
+                raise Unavailable(f"the environment variable {self.value}, which holds {self.what}, is not set")
             return found
         try:
             found = Path(self.value).expanduser().read_text(encoding="utf-8").strip()
@@ -52,7 +54,7 @@ class Secret:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise Unavailable(f"the key file {self.value} cannot be read: {reason}") from None
         if not found:
-            raise Unavailable(f"the key file {self.value} is empty: put the model's key into it")
+            raise Unavailable(f"the key file {self.value} is empty: put {self.what} into it")
         return found
 
     @property
@@ -139,6 +141,52 @@ class ConsoleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """A gateway elsewhere, as the configuration or `switchboard connect` has it.
+
+    Attributes:
+        name: How the operator calls it.
+        url: `ws`, `wss`, `http` or `https`, without user, password, query and fragment.
+        token: The gateway's token, None when there is none to give.
+        ca: A PEM file of the authority that signed its certificate, None for those of the system.
+        fingerprint: SHA-256 of the one certificate that is accepted, in lower-case hex; None for any vouched for.
+        insecure: Go there without TLS although it is on another machine, so that everybody on the way can read along.
+    """
+
+    name: str
+    url: str
+    token: Secret | None = None
+    ca: Path | None = None
+    fingerprint: str | None = None
+    insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Where `switchboard serve` listens, and whom it lets in.
+
+    Attributes:
+        host: IP address to listen on.
+        public_origin: Where it is reached from elsewhere, such as `https://gateway.example.com`; None when it is not.
+        origins: Of the web pages that may use it.
+        token: None for one that is made at the first start and kept in the state directory.
+        read_only_token: None for none.
+        certificate: File with the certificate chain, None for no TLS; `key` likewise.
+        proxies: Addresses of reverse proxies that may say for whom they ask.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 18789
+    public_origin: str | None = None
+    origins: tuple[str, ...] = ()
+    token: Secret | None = None
+    read_only_token: Secret | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    proxies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything configured.
 
@@ -149,6 +197,7 @@ class Settings:
         archive_after_ms: A sub-agent goes to the archive that long after its run has ended, 0 for never (W7).
         max_ping_pong_turns: Turns of the reply-back loop after a send, 0 to 5 (S9).
         max_hops: Sends that one message of a person may cause, directly or not (DESIGN 5).
+        gateways: Gateways elsewhere, by name, in the order of the file.
         notices: Sentences about what was ignored or is unwise; shown once.
         origins: Where each setting that is not a default came from, for `doctor`: (setting, value, place).
     """
@@ -163,6 +212,8 @@ class Settings:
     max_ping_pong_turns: int = 5
     max_hops: int = 16
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+    gateways: dict[str, GatewaySettings] = field(default_factory=dict[str, GatewaySettings])
     notices: tuple[str, ...] = ()
     origins: tuple[tuple[str, str, str], ...] = ()
 

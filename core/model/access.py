@@ -11,9 +11,11 @@ class Operator:
     Attributes:
         acting_for: Canonical key of the session the operator sends or spawns from; that session is then the requester,
             while the authority stays the operator's (S13). None for the operator alone.
+        owner: May do what is the owner's alone; a connection without `operator.admin` may not (PROTOCOL II.8).
     """
 
     acting_for: str | None = None
+    owner: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Every error that reaches a person or a client.
 
 SwitchboardError
+├── Unauthorized  the gateway does not know who asks: no token, a wrong one, a device that is not paired
 ├── Invalid       what was asked for cannot be meant: fix the words and ask again
 ├── Forbidden     a rule, a policy or a missing scope refuses it
 ├── NotFound      the thing named does not exist
@@ -30,6 +31,12 @@ class Invalid(SwitchboardError):
 
     code = "invalid"
     exit_code = 2
+
+
+class Unauthorized(SwitchboardError):
+    """The gateway does not know who asks; the sentence says which credential is missing or wrong."""
+
+    code = "unauthorized"
 
 
 class Forbidden(SwitchboardError):

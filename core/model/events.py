@@ -6,6 +6,7 @@ They are named tuples: a busy fleet makes a thousand a second, and a frozen data
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from core.model.connection import Connection
 from core.model.exchanges import Delivery, Exchange
 from core.model.messages import Message
 from core.model.runs import Run
@@ -54,9 +55,23 @@ class DeliveryChanged(NamedTuple):
     delivery: Delivery
 
 
+class SessionGone(NamedTuple):
+    """A session was deleted with its transcripts; nothing of it can be read any more."""
+
+    rev: int
+    key: str
+    session_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """This subscriber fell behind and events were dropped: catch up from your cursor."""
+    """This subscriber fell behind and events were dropped: catch up from your cursor.
+
+    Attributes:
+        gateway: Whose events, where several are shown as one.
+    """
+
+    gateway: str = ""
 
 
 class Delta(NamedTuple):
@@ -107,11 +122,25 @@ class Configured(NamedTuple):
 
     Attributes:
         notice: Why the new one cannot be used and the old one stays, in one sentence; empty when it is in use.
+        gateway: Whose configuration, where several are shown as one.
     """
 
     notice: str
+    gateway: str = ""
 
 
-DurableEvent = SessionChanged | MessageAppended | RunChanged | ExchangeChanged | DeliveryChanged
-PassingEvent = Delta | ToolProgress | Activity | Configured
+class ConnectionChanged(NamedTuple):
+    """The way to a gateway changed its state."""
+
+    connection: Connection
+
+
+class Reloaded(NamedTuple):
+    """What was known of the gateway is void, because it is another store or too much changed: read everything again."""
+
+    gateway: str = ""
+
+
+DurableEvent = SessionChanged | MessageAppended | RunChanged | ExchangeChanged | DeliveryChanged | SessionGone
+PassingEvent = Delta | ToolProgress | Activity | Configured | ConnectionChanged | Reloaded
 Event = DurableEvent | PassingEvent | Gap

@@ -14,6 +14,10 @@ ExchangeState = Literal["first", "replying", "announcing", "ended"]
 ExchangeOutcome = Literal["done", "error", "aborted", "interrupted"]
 DeliveryState = Literal["pending", "sending", "sent", "skipped", "failed", "unknown"]
 
+REPLY_SKIP: Final = "REPLY_SKIP"
+"""What an agent answers to end the reply-back loop (S9)."""
+ANNOUNCE_SKIP: Final = "ANNOUNCE_SKIP"
+"""What an agent writes so that nothing is announced (S10)."""
 OPEN_DELIVERIES: Final[frozenset[DeliveryState]] = frozenset({"pending", "sending"})
 RETRYABLE: Final[frozenset[DeliveryState]] = frozenset({"pending", "failed", "unknown"})
 """What the operator may send again: `sent` and `skipped` are over, `sending` is under way (S11)."""

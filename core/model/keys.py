@@ -12,7 +12,8 @@ A key is text made of parts separated by colons:
     global                                             the one session of `session.scope = "global"`
 
 Short forms are accepted wherever a key is (`resolve`): `main`, `<channel>:group:<id>`, `<channel>:channel:<id>` and
-`subagent:<uuid>` mean those of the current agent.
+`subagent:<uuid>` mean those of the current agent. Where several gateways are shown as one, `@<gateway>:<key>` is a key
+of one of them (`split`).
 """
 
 import unicodedata
@@ -158,6 +159,22 @@ def kind_of(key: str, origin: str | None) -> Kind:
     if kind == "other" and origin in {"cron", "hook", "node"}:
         return "cron" if origin == "cron" else "hook" if origin == "hook" else "node"
     return kind
+
+
+def split(ref: str) -> tuple[str, str]:
+    """Return the gateway that a key or id names, and what it is there: `@prod:<key>` is `<key>` of `prod`.
+
+    No key of a gateway begins with `@`; without it, the name is empty.
+    """
+    if not ref.startswith("@"):
+        return "", ref
+    name, colon, rest = ref[1:].partition(":")
+    return (name, rest) if colon else ("", ref)
+
+
+def joined(gateway: str, ref: str) -> str:
+    """Return a key or id with the gateway that it belongs to; an empty name changes nothing."""
+    return f"@{gateway}:{ref}" if gateway else ref
 
 
 def quoted(text: str) -> str:

@@ -103,7 +103,7 @@ class Usage:
             _int(data.get("output")),
             _int(data.get("cacheRead")),
             _int(data.get("cacheWrite")),
-            float(total) if isinstance(total, int | float) else None,
+            float(total) if isinstance(total, int | float) and abs(total) <= MAX_INT else None,
         )
 
 

@@ -188,3 +188,20 @@ class SessionPatch:
     """
 
     fields: dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session that the operator makes before anything is said in it.
+
+    Attributes:
+        key: Canonical key, None for one of its own: `agent:<id>:dashboard:<uuid>`.
+        agent_id: Whose session a generated key is for, None for the default agent.
+        parent: Key of the session it belongs to, None for none.
+    """
+
+    key: str | None = None
+    agent_id: str | None = None
+    label: str | None = None
+    model: str | None = None
+    parent: str | None = None

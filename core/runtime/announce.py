@@ -8,7 +8,7 @@ the outbox.
 from typing import Final
 
 from core.config.settings import Settings
-from core.model.exchanges import DeliveryState, Exchange
+from core.model.exchanges import ANNOUNCE_SKIP, DeliveryState, Exchange
 from core.model.keys import parse
 from core.model.messages import Message, Provenance, note_draft, user_draft
 from core.model.runs import Run
@@ -19,7 +19,6 @@ from core.store.database import Tx
 from core.store.deliveries import NewDelivery
 from core.store.jsonl import transcript_path
 
-ANNOUNCE_SKIP: Final = "ANNOUNCE_SKIP"
 SPAWN_TOOL: Final = "sessions_spawn"
 WEBCHAT: Final = "webchat"
 NO_CHANNEL: Final = frozenset({"internal", "unknown"})
@@ -58,13 +57,22 @@ def address(session: Session) -> tuple[str, str]:
 
 def refused(tx: Tx, exchange: Exchange, session: Session, settings: Settings) -> bool:
     """Record why nothing can be announced on a session's channel; False when something can."""
-    reason, decision = _refusal(session, settings)
-    if reason is None:
-        return False
-    _record(tx, exchange, session, "", "skipped", reason)
-    if decision is not None:
-        messages.append(tx, session.key, note_draft(f"Nothing was announced: {reason}."))
-    return True
+    decision = settings.rules.send_decision(session)
+    if not decision.allowed:
+        _record(tx, exchange, session, "", "skipped", note_denied(tx, session.key, decision))
+        return True
+    if session.channel in NO_CHANNEL:
+        reason = f"the session has no channel of its own ({session.channel})"
+        _record(tx, exchange, session, "", "skipped", reason)
+        return True
+    return False
+
+
+def note_denied(tx: Tx, key: str, decision: PolicyDecision) -> str:
+    """Note in the transcript that a send policy kept an announce back, and return the reason for the delivery."""
+    reason = f"denied by {decision.reason}"
+    messages.append(tx, key, note_draft(f"Nothing was announced: {reason}."))
+    return reason
 
 
 def deliver(tx: Tx, exchange: Exchange, text: str, settings: Settings) -> None:
@@ -92,15 +100,6 @@ def skip(tx: Tx, exchange: Exchange, reason: str) -> None:
 def _hand_over(tx: Tx, exchange: Exchange, session: Session, text: str) -> None:
     """Webchat has it already: it stands in the transcript. Other channels get it from the outbox."""
     _record(tx, exchange, session, text, "sent" if session.channel == WEBCHAT else "pending", None)
-
-
-def _refusal(session: Session, settings: Settings) -> tuple[str | None, PolicyDecision | None]:
-    decision = settings.rules.send_decision(session)
-    if not decision.allowed:
-        return f"denied by {decision.reason}", decision
-    if session.channel in NO_CHANNEL:
-        return f"the session has no channel of its own ({session.channel})", None
-    return None, None
 
 
 def _record(tx: Tx, exchange: Exchange, session: Session, text: str, state: DeliveryState, reason: str | None) -> None:

@@ -7,14 +7,15 @@ what it did.
 from typing import Final
 
 from core.config.settings import THINKING_LEVELS, Settings
-from core.model.access import Caller, Operator
+from core.model.access import Caller
 from core.model.commands import Command
-from core.model.errors import Conflict, Forbidden, Invalid
+from core.model.errors import Conflict, Invalid
 from core.model.ids import new_id
 from core.model.keys import quoted
 from core.model.messages import encodable, note_draft
 from core.model.runs import Run, RunRequest
 from core.model.sessions import Session, SessionPatch
+from core.runtime.authority import require_operator, require_owner
 from core.store import messages, runs, sessions
 from core.store.database import Tx
 from core.store.runs import NewRun
@@ -32,17 +33,19 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "thinkingLevel": THINKING_LEVELS,
     "verboseLevel": ("off", "on", "full"),
 }
+OF_THE_OWNER: Final = frozenset({"send", "reset", "archive"})
+"""Commands that do what only the owner may."""
 MAX_LABEL_CHARS: Final = 120
 
 
-def check_owner(command: Command, caller: Caller) -> None:
-    """Refuse a command to anyone but the owner (P3).
+def check_caller(command: Command, caller: Caller) -> None:
+    """Refuse a command to agents, and to operators what is the owner's alone (P3).
 
     Raises:
-        Forbidden: The caller is not the operator.
+        Forbidden: The caller may not use it.
     """
-    if not isinstance(caller, Operator):
-        raise Forbidden(f"only the owner can use /{command.name} in a session", ("owner",))
+    require = require_owner if command.name in OF_THE_OWNER else require_operator
+    require(caller, f"use /{command.name} in a session")
 
 
 def carry_out(tx: Tx, session: Session, command: Command, settings: Settings) -> str:
@@ -97,13 +100,33 @@ def patch(tx: Tx, session: Session, change: SessionPatch, settings: Settings) ->
         choices = _CHOICES.get(name)
         if value is not None and choices and value not in choices:
             raise Invalid(f"{name} cannot be {quoted(value)}: use one of {', '.join(choices)}")
-        if name == "label" and value is not None and len(value) > MAX_LABEL_CHARS:
-            raise Invalid(f"the label is {len(value)} characters long and at most {MAX_LABEL_CHARS} fit")
+        if name == "label" and value is not None:
+            check_label(value)
         if name == "model" and value is not None:
             settings.model(value)
         columns[column] = encodable(value) if value else None
     if columns:
         sessions.update(tx, session.key, **columns)
+
+
+def check_label(label: str) -> None:
+    """Refuse a label that does not fit.
+
+    Raises:
+        Invalid: It is too long.
+    """
+    if len(label) > MAX_LABEL_CHARS:
+        raise Invalid(f"the label is {len(label)} characters long and at most {MAX_LABEL_CHARS} fit")
+
+
+def check_idle(session: Session) -> None:
+    """Refuse what would pull a transcript away from under a run.
+
+    Raises:
+        Conflict: A run of the session is not over.
+    """
+    if session.status in {"queued", "running"}:
+        raise Conflict(f"session {session.key} is at work: abort it first, or wait until it has ended")
 
 
 def reset(tx: Tx, session: Session) -> None:
@@ -112,8 +135,7 @@ def reset(tx: Tx, session: Session) -> None:
     Raises:
         Conflict: A run of the session is not over.
     """
-    if session.status in {"queued", "running"}:
-        raise Conflict(f"session {session.key} is at work: abort it first, or wait until it has ended")
+    check_idle(session)
     sessions.new_transcript(tx, session)
 
 

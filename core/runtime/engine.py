@@ -55,6 +55,7 @@ class Engine:
         self._settings = settings
         self._lanes = Lanes(_limits(settings()), open_all=open_all)
         self._active: dict[str, _Active] = {}
+        self._held = False
         self._stopping = False
         self._changed = asyncio.Condition()
 
@@ -102,13 +103,17 @@ class Engine:
 
     async def close(self) -> None:
         """Stop everything at work, keeping what was said; queued runs stay queued."""
-        self._stopping = True
+        self._held = self._stopping = True
         await asyncio.gather(*(self._stop(run_id, End("interrupted", error=STOPPED)) for run_id in self._active))
+
+    def hold(self) -> None:
+        """Start nothing more: what is queued waits for the next start of the runtime."""
+        self._held = True
 
     async def drained(self) -> None:
         """Wait until nothing runs and nothing may start."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._lanes.idle)
+            await self._changed.wait_for(lambda: not self._active if self._held else self._lanes.idle)
 
     @contextlib.asynccontextmanager
     async def waiting(self, run: Run) -> AsyncGenerator[None]:
@@ -132,7 +137,7 @@ class Engine:
             await self._changed.wait_for(lambda: self._lanes.step_in(run.key, run.run_id))
 
     def _start_ready(self) -> None:
-        if self._stopping:
+        if self._held:
             return
         for key, run_id in self._lanes.take():
             active = self._active[run_id] = _Active()

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from core.config.settings import Settings
-from core.model.exchanges import Exchange, ExchangeOutcome
+from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP, Exchange, ExchangeOutcome
 from core.model.messages import Draft, Provenance, note_draft, user_draft
-from core.model.runs import Run, RunState
+from core.model.runs import Run, RunKind, RunState
 from core.model.sessions import Session
 from core.runtime import announce
-from core.runtime.announce import ANNOUNCE_SKIP
 from core.store import exchanges, messages, runs, sessions
 from core.store.database import Tx
 from core.store.runs import NewRun
 
-REPLY_SKIP: Final = "REPLY_SKIP"
 SEND_TOOL: Final = "sessions_send"
 
 
@@ -73,9 +71,7 @@ def transition(exchange: Exchange, ended: RunState, said: str) -> Next:
     if exchange.state == "announcing":
         return _after_announce(ended, said)
     step = "the first run" if exchange.state == "first" else f"turn {exchange.turn}"
-    if exchange.state == "first" and ended != "done":
-        return Over(_outcome(ended), f"{step} ended: {ended}")
-    if ended in {"aborted", "interrupted"}:
+    if ended in {"aborted", "interrupted"} or (exchange.state == "first" and ended != "done"):
         return Over(_outcome(ended), f"{step} ended: {ended}")
     if ended != "done":
         return Announce(f"{step} ended: {ended}")
@@ -116,7 +112,7 @@ def follow(tx: Tx, run: Run, settings: Settings) -> None:
     exchange = exchanges.by_id(tx.db, run.exchange) if run.exchange is not None else None
     if exchange is None or exchange.state == "ended":
         return
-    reply = messages.at(tx.db, run.key, run.reply_seq) if run.reply_seq is not None else None
+    reply = messages.reply_of(tx.db, run)
     match transition(exchange, run.state, reply.text.strip() if reply is not None else ""):
         case Reply(turn):
             assert reply is not None, "there is no turn without a reply before it"
@@ -153,19 +149,8 @@ def _begin_turn(tx: Tx, exchange: Exchange, turn: int, said: str, settings: Sett
         messages.append(tx, to.key, note_draft(note))
         _begin_announce(tx, exchange, f"{to.key} is denied by {decision.reason}", settings)
         return
-    run_id = f"{exchange.exchange_id}:{turn}"
-    message = messages.append(tx, to.key, user_draft(said, Provenance(source.key, source.channel, SEND_TOOL)), run_id)
-    new = NewRun(
-        run_id,
-        "reply",
-        message.seq,
-        "",
-        requester=source.key,
-        exchange=exchange.exchange_id,
-        turn=turn,
-        root=exchange.root,
-    )
-    runs.accept(tx, to, new)
+    draft = user_draft(said, Provenance(source.key, source.channel, SEND_TOOL))
+    _begin_step(tx, exchange, to, draft, source.key, turn)
     exchanges.update(tx, exchange.exchange_id, state="replying", turn=turn)
 
 
@@ -179,18 +164,16 @@ def _begin_announce(tx: Tx, exchange: Exchange, reason: str | None, settings: Se
     if exchange.kind == "send" and announce.refused(tx, exchange, target, settings):
         end(tx, exchange, "done", reason)
         return
-    run_id = f"{exchange.exchange_id}:announce"
-    message = messages.append(tx, target.key, _announce_input(tx, exchange, target), run_id, preview=False)
-    new = NewRun(
-        run_id,
-        "announce",
-        message.seq,
-        "",
-        requester=exchange.requester,
-        exchange=exchange.exchange_id,
-        root=exchange.root,
-    )
-    runs.accept(tx, target, new)
+    _begin_step(tx, exchange, target, _announce_input(tx, exchange, target), exchange.requester)
+
+
+def _begin_step(tx: Tx, exchange: Exchange, to: Session, draft: Draft, requester: str, turn: int = 0) -> None:
+    """Append the input of a step and queue its run: a turn of the loop, or the announce step when it is none."""
+    kind: RunKind = "reply" if turn else "announce"
+    run_id = f"{exchange.exchange_id}:{turn or 'announce'}"
+    message = messages.append(tx, to.key, draft, run_id, preview=bool(turn))
+    new = NewRun(run_id, kind, message.seq, "", requester, exchange=exchange.exchange_id, turn=turn, root=exchange.root)
+    runs.accept(tx, to, new)
 
 
 def _announce_input(tx: Tx, exchange: Exchange, target: Session) -> Draft:
@@ -218,5 +201,5 @@ def _latest_reply(tx: Tx, exchange: Exchange) -> str:
 
 def _reply_of(tx: Tx, run_id: str) -> str:
     run = runs.by_id(tx.db, run_id)
-    reply = messages.at(tx.db, run.key, run.reply_seq) if run is not None and run.reply_seq is not None else None
+    reply = messages.reply_of(tx.db, run) if run is not None else None
     return reply.text.strip() if reply is not None else ""

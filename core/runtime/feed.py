@@ -12,6 +12,7 @@ from typing import Final
 from core.model.events import (
     Activity,
     Configured,
+    ConnectionChanged,
     Cursor,
     Delta,
     DurableEvent,
@@ -19,15 +20,19 @@ from core.model.events import (
     Gap,
     MessageAppended,
     PassingEvent,
+    Reloaded,
 )
 
 QUEUE_EVENTS: Final = 4096
 
-CatchUp = Callable[[Cursor, frozenset[str]], Awaitable[list[DurableEvent]]]
-"""Reads what changed after a cursor, in order; messages of the given sessions only."""
+Watched = frozenset[str] | None
+"""Sessions that are watched, by key; None for every session."""
 
-Partial = Callable[[str], Iterable[Delta]]
-"""Returns the reply under way in a session, so far."""
+CatchUp = Callable[[Cursor, Watched], Awaitable[list[DurableEvent]]]
+"""Reads what changed after a cursor, in order; messages of the watched sessions only."""
+
+Partial = Callable[[str | None], Iterable[Delta]]
+"""Returns the reply under way in a session, or in every session for None, so far."""
 
 
 class Hub:
@@ -49,21 +54,22 @@ class Hub:
         """Hand durable changes to everybody who wants them."""
         for feed in self._feeds:
             for event in events:
-                if not isinstance(event, MessageAppended) or event.key in feed.watched:
+                if not isinstance(event, MessageAppended) or feed.wants(event.key):
                     feed.put(event)
 
     def watched(self, key: str) -> bool:
         """Whether anybody watches a session."""
-        return any(key in feed.watched for feed in self._feeds)
+        return any(feed.wants(key) for feed in self._feeds)
 
-    def all_watched(self) -> frozenset[str]:
+    def all_watched(self) -> Watched:
         """Return the sessions that anybody watches."""
-        return frozenset(key for feed in self._feeds for key in feed.watched)
+        watched = [feed.watched for feed in self._feeds]
+        return None if None in watched else frozenset(key for keys in watched for key in keys or ())
 
     def passing(self, event: PassingEvent) -> None:
         """Hand on what is not stored: what concerns a watched session to those who watch it, the rest to everybody."""
         for feed in self._feeds:
-            if isinstance(event, Activity | Configured) or event.key in feed.watched:
+            if isinstance(event, Activity | Configured | ConnectionChanged | Reloaded) or feed.wants(event.key):
                 feed.put(event)
 
     def close(self) -> None:
@@ -78,7 +84,8 @@ class RuntimeFeed:
     def __init__(
         self, catch_up: CatchUp, partial: Partial, leave: Callable[["RuntimeFeed"], None], cursor: Cursor
     ) -> None:
-        self.watched: set[str] = set()
+        self._keys: set[str] = set()
+        self._every = False
         self.behind = False
         self._catch_up = catch_up
         self._partial = partial
@@ -94,16 +101,32 @@ class RuntimeFeed:
         """The `rev` up to which everything durable has been handed out."""
         return self._cursor
 
-    def watch(self, key: str) -> None:
-        """Want a session's messages, deltas and tool progress; the reply under way comes first."""
-        if key not in self.watched:
-            self.watched.add(key)
-            for delta in self._partial(key):
-                self.put(delta)
+    @property
+    def watched(self) -> Watched:
+        """The sessions whose messages are wanted."""
+        return None if self._every else frozenset(self._keys)
 
-    def unwatch(self, key: str) -> None:
-        """Want them no longer."""
-        self.watched.discard(key)
+    def wants(self, key: str) -> bool:
+        """Whether a session is watched."""
+        return self._every or key in self._keys
+
+    def watch(self, key: str | None) -> None:
+        """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
+        is_known = self._every if key is None else self.wants(key)
+        told = () if is_known else [delta for delta in self._partial(key) if not self.wants(delta.key)]
+        if key is None:
+            self._every = True
+        else:
+            self._keys.add(key)
+        for delta in told:
+            self.put(delta)
+
+    def unwatch(self, key: str | None) -> None:
+        """Want them no longer; None ends only what None began."""
+        if key is None:
+            self._every = False
+        else:
+            self._keys.discard(key)
 
     def put(self, event: Event) -> None:
         """Queue an event, or note the gap when the subscriber has fallen too far behind."""
@@ -150,15 +173,22 @@ class RuntimeFeed:
     async def _read_missed(self) -> None:
         """Read what changed since the cursor; what is published meanwhile follows it."""
         self.behind = False
-        watched: frozenset[str] | None = None
+        asked: Watched = frozenset()
+        is_read = False
         try:
-            while watched is None or not self.watched <= watched:  # a session watched since then would lose messages
-                watched = frozenset(self.watched)
-                self._missed = deque(await self._catch_up(self._cursor, watched))
+            while not is_read or not _covers(asked, self.watched):  # one watched since then would lose messages
+                asked, is_read = self.watched, True
+                self._missed = deque(await self._catch_up(self._cursor, asked))
         except BaseException:
             self._queue.clear()  # it is newer than what is still to be read
             self.behind = True
             raise
         self._queue = deque(event for event in self._queue if not isinstance(event, PassingEvent))
         if not self.behind:
-            self._queue.extend(delta for key in sorted(self.watched) for delta in self._partial(key))
+            for key in [None] if self._every else sorted(self._keys):
+                self._queue.extend(self._partial(key))
+
+
+def _covers(these: Watched, others: Watched) -> bool:
+    """Whether all the other sessions are among these."""
+    return these is None or (others is not None and others <= these)

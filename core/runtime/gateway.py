@@ -4,15 +4,18 @@ only imported when this process takes the state directory over, after the first 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from core.gateway import Action, AgentInfo, Connection, ModelInfo
+from core.gateway import Action, AgentInfo, Gateway, ModelInfo, NativeTool
 from core.model.access import Caller, Scope
 from core.model.clock import Clock, SystemClock
+from core.model.connection import Connection
 from core.model.errors import Conflict, NotFound, Unavailable
 from core.model.events import (
     Configured,
+    ConnectionChanged,
     Cursor,
     DeliveryChanged,
     Delta,
@@ -22,13 +25,18 @@ from core.model.events import (
     SessionChanged,
 )
 from core.model.exchanges import Delivery, DeliveryState, Exchange
+from core.model.ids import new_id
 from core.model.keys import quoted
-from core.model.runs import BUILTIN_MODEL, LIVE_STATES, Run, RunOutcome, RunRequest, RunTicket
-from core.model.sessions import HistoryPage, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.model.messages import Draft, Message
+from core.model.runs import BUILTIN_MODEL, Run, RunOutcome, RunRequest, RunTicket
+from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
-from core.runtime.feed import Hub, RuntimeFeed
-from core.store import deliveries, exchanges, jsonl, messages, runs, search, sessions
-from core.store.database import Db, Store, data_version, explained, last_rev
+from core.runtime.feed import Hub, RuntimeFeed, Watched
+from core.runtime.following import Following
+from core.runtime.waits import Waits
+from core.store import deliveries, exchanges, gone, jsonl, messages, runs, search, sessions
+from core.store.database import Db, Store, explained, last_rev, store_id
 from core.store.lock import Owner, OwnerLock, current_owner
 
 if TYPE_CHECKING:
@@ -38,8 +46,6 @@ if TYPE_CHECKING:
     from core.runtime.work import Work
 
 T = TypeVar("T")
-FOLLOW_SECONDS: Final = 0.5
-"""How often a process that only reads looks for changes of the owner."""
 _log = logging.getLogger("switchboard.runtime")
 INLINE_ROWS: Final = 200
 """Reads of up to that many rows run on the loop's own connection; longer ones on the reader thread."""
@@ -57,10 +63,12 @@ class Runtime:
         self._hub = Hub(self._changed_since, self._reply_under_way)
         self._lock: OwnerLock | None = None
         self._work: Work | None = None
-        self._ends: dict[str, list[asyncio.Future[bool]]] = {}
+        self._waits = Waits(store)
         self._files: set[asyncio.Task[None]] = set()
-        self._following: asyncio.Task[None] | None = None
+        self._following = Following(store, self._hub, self._catch_up, self._publish)
+        self._looking: asyncio.Task[None] | None = None
         self._notice = ""
+        self._published: Cursor = last_rev(store.db)
         store.publish = self._publish
 
     @classmethod
@@ -96,19 +104,35 @@ class Runtime:
         working_side = await asyncio.to_thread(_load_working_side)  # 40 ms of imports
         self.settings = settings
         self._lock = OwnerLock.acquire(self.store.directory, command, self.store.clock.now_ms())
-        if self._following is not None:
-            self._following.cancel()
+        self._look_no_more()
+        await self._catch_up()
         self.store.start_writer(sessions.finish)
         work = working_side(self, self._hub, backends, channels or {}, run_all=run_all, run_own=run_own)
         await work.recover()
         self._work = work
+        self._following.taken_over()
+        self._hub.passing(ConnectionChanged(self.connection))
         work.begin()
 
     def follow_owner(self, settings: "Settings") -> None:
         """Show what the process that owns the directory does, by looking whether its database has changed."""
         self.settings = settings
-        if self._following is None:
-            self._following = asyncio.get_running_loop().create_task(self._follow_owner())
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._following.look())
+
+    def ask(self, settings: "Settings", owner: Gateway) -> None:
+        """Have this port of the process that owns the directory do what is wanted here; `hear` goes with it."""
+        self.settings = settings
+        self._look_no_more()
+        self._following.ask(owner, self._published)
+        self._hub.passing(ConnectionChanged(self.connection))
+
+    async def hear(self) -> None:
+        """Publish what the owner tells of, until it has left."""
+        try:
+            await self._following.hear()
+        finally:
+            self._hub.passing(ConnectionChanged(self.connection))
 
     def configure(self, settings: "Settings") -> None:
         """Take over new settings: for runs that begin from now on, and for every decision."""
@@ -127,13 +151,11 @@ class Runtime:
 
     async def close(self) -> None:
         """Stop what is at work, write the last things, give the directory free."""
-        if self._following is not None:
-            self._following.cancel()
+        self._look_no_more()
         if self._work is not None:
             await self._work.close()
             self._work = None
-        for waiting in self._ends.values():
-            self._wake(waiting, ended=False)
+        self._waits.close()
         if self._files:
             await asyncio.wait(self._files)
         self._hub.close()
@@ -148,27 +170,50 @@ class Runtime:
         return None if self._lock is not None else current_owner(self.store.directory)
 
     @property
+    def owns(self) -> bool:
+        """Whether this process owns the state directory."""
+        return self._work is not None
+
+    @property
     def active_runs(self) -> list[str]:
         """Ids of the runs at work in this process."""
         return self._work.engine.active if self._work is not None else []
 
+    def hold(self) -> None:
+        """Start no more runs here: what is queued waits for the next start."""
+        if self._work is not None:
+            self._work.hold()
+
     async def drained(self) -> None:
         """Wait until no run is at work here and none may start."""
-        await self._require_work().drained()
+        if self._work is not None:
+            await self._work.drained()
         if self._files:
             await asyncio.wait(self._files)
+
+    @property
+    def store_id(self) -> str:
+        """The uuid of the store; a cursor means something in the store that gave it only."""
+        return store_id(self.store.db)
+
+    @property
+    def last_rev(self) -> Cursor:
+        """The newest cursor there is; a higher one is not from here."""
+        return last_rev(self.store.db)
 
     # What the port asks for: standing facts
 
     @property
     def rules(self) -> RuleSet:
         """The rules in force here; the defaults until there is a configuration."""
+        if self._following.owner is not None:
+            return self._following.owner.rules
         return self.settings.rules if self.settings is not None else RuleSet()
 
     @property
     def connection(self) -> Connection:
         """How current the answers are."""
-        if self._work is not None:
+        if self._work is not None or self._following.owner is not None:
             return Connection("live", self._notice)
         owner = self.owner
         return Connection("reading", f"owned by {owner.words}: reading only" if owner else "reading only")
@@ -177,9 +222,17 @@ class Runtime:
         """Return the time in ms since the Unix epoch."""
         return self.store.clock.now_ms()
 
-    def refusal(self, action: Action) -> str | None:  # noqa: ARG002 - here one reason covers every action
+    def refusal(self, action: Action, key: str | None = None) -> str | None:  # noqa: ARG002 - one reason covers all
         """Return why nothing can be changed here; None when it can."""
-        return None if self._work is not None else self.connection.detail
+        return None if self._work or self._following.owner else self.connection.detail
+
+    def policy_of(self, session: Session) -> PolicyDecision | None:
+        """Return the effective send policy of a session."""
+        return self.rules.send_decision(session)
+
+    def native_tool(self, name: str) -> NativeTool | None:  # noqa: ARG002 - the tools run over this port
+        """Return None: every tool runs here."""
+        return None
 
     # Reads
 
@@ -231,12 +284,16 @@ class Runtime:
 
     async def agents(self) -> list[AgentInfo]:
         """Return the configured agents, the default one first."""
+        if self._following.owner is not None:
+            return await self._following.owner.agents()
         default, agents = self.rules.default_agent, self._configured().agents
         found = [AgentInfo(a.agent_id, a.name, a.model, a.agent_id == default) for a in agents.values()]
         return sorted(found, key=lambda agent: (not agent.default, agent.agent_id))
 
     async def models(self) -> list[ModelInfo]:
         """Return the models that sessions and spawns may name."""
+        if self._following.owner is not None:
+            return await self._following.owner.models()
         known = [ModelInfo(model.ref, model.context_window) for model in self._configured().models.values()]
         return [*sorted(known, key=lambda model: model.ref), ModelInfo(BUILTIN_MODEL, None)]
 
@@ -251,42 +308,54 @@ class Runtime:
 
     def subscribe(self, after: Cursor | None = None) -> RuntimeFeed:
         """Hear of every durable change from now on, or of everything since a cursor."""
-        return self._hub.subscribe(last_rev(self.store.db), after)
+        return self._hub.subscribe(self.last_rev, after)
 
     # Writes: the working side does them
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
         """Accept a message for a session; when this returns, message and run are on disk."""
-        return await self._require_work().start_run(request, caller)
+        if self._work is not None:
+            return await self._work.start_run(request, caller)
+        request = replace(request, run_id=request.run_id or new_id())  # an owner that dies may have accepted it
+        asked = self._following.owner
+        try:
+            return await self._writer().start_run(request, caller)
+        except Unavailable:
+            if not await self._following.changed_hands(asked):
+                raise
+            return await self._writer().start_run(request, caller)
 
     async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
         """Wait until a run ends, at most `timeout` seconds."""
-        run = self._run(run_id)
-        if run.live:
-            ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            self._ends.setdefault(run_id, []).append(ended)
-            await self._either(ended, timeout)
-            if ended.done() and not ended.result():
-                raise Unavailable(f"switchboard was closed before run {run_id} began: it goes on at the next start")
-            run = self._run(run_id)
-        return self._outcome(run)
+        return await self._waits.wait(run_id, timeout)
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
-        session = await self.get_session(ref, self.rules.grant(caller).scope)
-        return await self._require_work().abort(session, ref, run_id)
+        return await self._writer().abort(ref, caller, run_id=run_id)
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
         """Change label, model, levels or send policy of a session."""
-        return await self._require_work().patch(ref, patch, caller)
+        return await self._writer().patch(ref, patch, caller)
 
     async def reset(self, ref: str, caller: Caller) -> Session:
         """Give the session an empty transcript."""
-        return await self._require_work().reset(ref, caller)
+        return await self._writer().reset(ref, caller)
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
         """Take a session out of the list, or bring it back."""
-        return await self._require_work().archive(ref, caller, archived=archived)
+        return await self._writer().archive(ref, caller, archived=archived)
+
+    async def create(self, new: NewSession, caller: Caller) -> Session:
+        """Make a session without a message; one that exists already is returned as it is."""
+        return await self._writer().create(new, caller)
+
+    async def delete(self, ref: str, caller: Caller) -> None:
+        """Remove a session with its transcripts, for good."""
+        await self._writer().delete(ref, caller)
+
+    async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
+        """Append a message without a run; when this returns, it is on disk."""
+        return await self._writer().append(ref, draft, caller)
 
     async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
         """Return an exchange with the delivery of its announce."""
@@ -297,9 +366,15 @@ class Runtime:
 
         return await self._read(read)
 
-    async def exchanges(self, key: str, *, limit: int) -> list[Exchange]:
-        """Return the newest exchanges of a session, newest first."""
-        return await self._read(lambda db: exchanges.of_session(db, key, limit=limit))
+    async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
+        """Return the newest exchanges of a session, newest first, each with the delivery of its announce."""
+
+        def read(db: Db) -> list[tuple[Exchange, Delivery | None]]:
+            found = exchanges.of_session(db, key, limit=limit)
+            announces = deliveries.of_exchanges(db, [exchange.exchange_id for exchange in found])
+            return [(exchange, announces.get(exchange.exchange_id)) for exchange in found]
+
+        return await self._read(read)
 
     async def deliveries(
         self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
@@ -310,11 +385,11 @@ class Runtime:
 
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
         """Send a delivery again."""
-        return await self._require_work().retry_delivery(delivery_id, caller)
+        return await self._writer().retry_delivery(delivery_id, caller)
 
     async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
         """Give up a delivery."""
-        return await self._require_work().drop_delivery(delivery_id, caller)
+        return await self._writer().drop_delivery(delivery_id, caller)
 
     # Inside
 
@@ -323,18 +398,19 @@ class Runtime:
             raise Unavailable("the configuration has not been read yet")
         return self.settings
 
-    def _require_work(self) -> "Work":
-        """Return the working side, of the process that owns the state directory.
+    def _writer(self) -> "Work | Gateway":
+        """Return who writes: the working side of this process, or the process that owns the state directory.
 
         Raises:
-            Conflict: Another process owns it.
+            Conflict: Another process owns it and does not answer.
             Unavailable: This process has not taken it over.
         """
-        if self._work is None:
+        writer = self._work or self._following.owner
+        if writer is None:
             if (owner := self.owner) is not None:
                 raise Conflict(f"the state directory {self.store.directory} is owned by {owner.words}: do it there")
             raise Unavailable("the state directory is open for reading only")
-        return self._work
+        return writer
 
     async def _read(self, function: Callable[[Db], T], *, inline: bool = True) -> T:
         if not inline:
@@ -342,64 +418,32 @@ class Runtime:
         with explained(self.store.directory):
             return function(self.store.db)
 
-    async def _either(self, ended: "asyncio.Future[bool]", timeout: float | None) -> None:  # noqa: ASYNC109
-        """Wait for the end of a run or of the time, by the runtime's clock."""
-        if timeout is None:
-            await ended
-            return
-        sleep = asyncio.ensure_future(self.store.clock.sleep(timeout))
-        try:
-            await asyncio.wait([ended, sleep], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleep.cancel()
-
-    def _run(self, run_id: str) -> Run:
-        run = runs.by_id(self.store.db, run_id)
-        if run is None:
-            raise NotFound(f"no run has the id {quoted(run_id)}")
-        return run
-
-    def _outcome(self, run: Run) -> RunOutcome:
-        if run.state in LIVE_STATES:
-            words = "the wait ran out; the run goes on and its reply will be in sessions_history"
-            return RunOutcome(run.run_id, run.key, "timeout", run.state, error=words)
-        reply = messages.at(self.store.db, run.key, run.reply_seq) if run.reply_seq is not None else None
-        text = reply.text if reply is not None else None
-        if run.state == "done":
-            return RunOutcome(run.run_id, run.key, "ok", run.state, reply=text or "")
-        return RunOutcome(run.run_id, run.key, "error", run.state, reply=text, error=run.error)
-
     def _publish(self, events: Sequence[DurableEvent]) -> None:
         """Queue the runs that were accepted, see to those that ended, tell the subscribers."""
         for event in events:
             if self._work is not None:
                 self._work.changed(event)
             if isinstance(event, RunChanged) and not event.run.live:
-                self._ended(event.run)
+                self._waits.ended(event.run.run_id)
+                if self._lock is not None:
+                    self._bring_file_up_to_date(event.run)
         self._hub.publish(events)
+        if events:
+            self._published = max(self._published, events[-1].rev)
 
-    def _ended(self, run: Run) -> None:
-        """Wake who waits for the run, bring the transcript's file up to date."""
-        self._wake(self._ends.pop(run.run_id, []), ended=True)
+    def _bring_file_up_to_date(self, run: Run) -> None:
         task = asyncio.get_running_loop().create_task(self._write_file(run.key, run.session_id))
         self._files.add(task)
         task.add_done_callback(self._files.discard)
 
-    def _wake(self, waiting: "list[asyncio.Future[bool]]", *, ended: bool) -> None:
-        """Tell who waits for a run whether it has ended, or the runtime has been closed before it did."""
-        for future in waiting:
-            if not future.done():
-                future.set_result(ended)
+    def _look_no_more(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
 
-    async def _follow_owner(self) -> None:
-        cursor, seen = last_rev(self.store.db), data_version(self.store.db)
-        while True:
-            await self.store.clock.sleep(FOLLOW_SECONDS)
-            if (version := data_version(self.store.db)) != seen:
-                seen = version
-                events = await self._changed_since(cursor, self._hub.all_watched())
-                cursor = events[-1].rev if events else cursor
-                self._hub.publish(events)
+    async def _catch_up(self) -> None:
+        """Publish what another process has stored."""
+        self._publish(await self._changed_since(self._published, self._hub.all_watched()))
 
     async def _write_file(self, key: str, session_id: str) -> None:
         directory = self.store.directory
@@ -408,7 +452,7 @@ class Runtime:
         except (Unavailable, ValueError) as error:  # best effort: the database has it all
             _log.warning("the transcript file of %s was not written: %s", key, error)
 
-    async def _changed_since(self, cursor: Cursor, watched: frozenset[str]) -> list[DurableEvent]:
+    async def _changed_since(self, cursor: Cursor, watched: Watched) -> list[DurableEvent]:
         def read(db: Db) -> list[DurableEvent]:
             db.execute("BEGIN")
             try:
@@ -416,7 +460,8 @@ class Runtime:
                 events += [RunChanged(run.rev, run) for run in runs.changed_since(db, cursor)]
                 events += [ExchangeChanged(each.rev, each) for each in exchanges.changed_since(db, cursor)]
                 events += [DeliveryChanged(each.rev, each) for each in deliveries.changed_since(db, cursor)]
-                for key in watched:
+                events += gone.since(db, cursor)
+                for key in sessions.keys_touched_since(db, cursor) if watched is None else watched:
                     events += messages.since(db, key, cursor)
                 return sorted(events, key=lambda event: event.rev)
             finally:
@@ -424,7 +469,8 @@ class Runtime:
 
         return await self.store.scan(read)
 
-    def _reply_under_way(self, key: str) -> list[Delta]:
+    def _reply_under_way(self, key: str | None) -> list[Delta]:
+        self._following.want(key)
         return self._work.reply_under_way(key) if self._work is not None else []
 
 

@@ -122,9 +122,11 @@ def _check_free(tx: Tx, run_id: str) -> None:
     """Refuse an idempotency key that steps of an exchange have, or would have: theirs are `<exchange>:<step>`.
 
     Raises:
-        Conflict: It stands for a step, or it is the beginning of a key that was given to another run.
+        Conflict: It stands for a step, for an exchange whose first session was deleted, or it is the beginning of a key
+            that was given to another run.
     """
-    if exchanges.by_id(tx.db, run_id.rpartition(":")[0]) is not None or runs.has_steps(tx.db, run_id):
+    known = any(exchanges.by_id(tx.db, name) is not None for name in (run_id, run_id.rpartition(":")[0]))
+    if known or runs.has_steps(tx.db, run_id):
         raise Conflict(f"run id {quoted(run_id)} belongs to an exchange: give the message another one")
 
 

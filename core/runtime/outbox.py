@@ -10,8 +10,8 @@ from core.channels import Channel, Channels, NotTaken, Outgoing, Rejected
 from core.config.settings import Settings
 from core.model.errors import Unavailable
 from core.model.exchanges import Delivery
-from core.model.messages import note_draft
-from core.store import deliveries, messages, sessions
+from core.runtime.announce import note_denied
+from core.store import deliveries, sessions
 from core.store.database import Store, Tx
 
 T = TypeVar("T")
@@ -108,8 +108,7 @@ class Outbox:
         session = sessions.by_key(tx.db, now.key)
         decision = self._settings().rules.send_decision(session) if session is not None else None
         if decision is not None and not decision.allowed:
-            deliveries.move(tx, now.delivery_id, "skipped", f"denied by {decision.reason}")
-            messages.append(tx, now.key, note_draft(f"Nothing was announced: denied by {decision.reason}."))
+            deliveries.move(tx, now.delivery_id, "skipped", note_denied(tx, now.key, decision))
             return None
         if channel is None:
             deliveries.move(tx, now.delivery_id, "failed", f"no route to {now.address}: the channel is not configured")

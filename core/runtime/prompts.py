@@ -1,7 +1,7 @@
 """What an agent is told about itself: who it is, where it acts, and who asks (S7, S9, S10)."""
 
 from core.config.settings import AgentSettings
-from core.model.exchanges import Exchange
+from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP, Exchange
 from core.model.keys import parse
 from core.model.runs import Run
 from core.model.sessions import Session
@@ -23,15 +23,15 @@ _REPLY = (
     "- target: session {target}{channel_of_target}\n"
     "- you are the {role}; this is turn {turn} of at most {max_turns}\n"
     "The last message is the other agent's reply, not the user's. Your answer goes back to it. If there is nothing to"
-    " add, answer exactly REPLY_SKIP: that ends the exchange."
+    f" add, answer exactly {REPLY_SKIP}: that ends the exchange."
 )
 _ANNOUNCE = (
     "Agent-to-agent announce step: the exchange between session {requester} and your session {target} is over.\n"
-    "What you write now is posted on the channel {channel}. To say nothing there, write exactly ANNOUNCE_SKIP."
+    f"What you write now is posted on the channel {{channel}}. To say nothing there, write exactly {ANNOUNCE_SKIP}."
 )
 _SPAWN_ANNOUNCE = (
     "Announce step: what you write now is posted to session {requester}. To tell it nothing, write exactly"
-    " ANNOUNCE_SKIP."
+    f" {ANNOUNCE_SKIP}."
 )
 
 

@@ -6,24 +6,26 @@ from typing import TYPE_CHECKING
 
 from core.channels import Channels
 from core.config.settings import Settings
-from core.model.access import Caller, Operator
+from core.model.access import Caller
 from core.model.attachments import Receipt
 from core.model.commands import Command, parse_command
-from core.model.errors import Conflict, Forbidden, NotFound, SwitchboardError
+from core.model.errors import Conflict, NotFound, SwitchboardError
 from core.model.events import DeliveryChanged, Delta, DurableEvent, ExchangeChanged, RunChanged
 from core.model.exchanges import RETRYABLE, Delivery, DeliveryState
 from core.model.ids import new_id
 from core.model.keys import parse, quoted
+from core.model.messages import Draft, Message
 from core.model.runs import Run, RunRequest, RunTicket, SpawnSpec
-from core.model.sessions import Session, SessionPatch
-from core.runtime import attachments, commands, intake
+from core.model.sessions import NewSession, Session, SessionPatch
+from core.runtime import attachments, commands, intake, keeping
+from core.runtime.authority import require_operator, require_owner
 from core.runtime.engine import Engine
 from core.runtime.feed import Hub
 from core.runtime.outbox import Outbox
 from core.runtime.recovery import recover
 from core.runtime.sweep import Sweep
 from core.runtime.turn import Backends, Turns
-from core.store import deliveries, messages, runs, sessions
+from core.store import deliveries, jsonl, messages, runs, sessions
 from core.store.database import Tx
 
 if TYPE_CHECKING:
@@ -84,6 +86,10 @@ class Work:
             case _:
                 pass
 
+    def hold(self) -> None:
+        """Start no more runs; what is at work goes on."""
+        self.engine.hold()
+
     async def drained(self) -> None:
         """Wait until nothing runs or is being delivered and nothing may start."""
         await self.engine.drained()
@@ -95,10 +101,11 @@ class Work:
         await self.engine.close()
         await self._sweep.close()
 
-    def reply_under_way(self, key: str) -> list[Delta]:
-        """Return what a running reply has said so far."""
-        live = self._turns.live.get(key)
-        return list(live.so_far()) if live is not None else []
+    def reply_under_way(self, key: str | None) -> list[Delta]:
+        """Return what the running reply of a session, or all of them for None, have said so far."""
+        live = self._turns.live
+        found = [*live.values()] if key is None else [live[key]] if key in live else []
+        return [delta for reply in found for delta in reply.so_far()]
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
         """Accept a message for a session; when this returns, message and run are on disk."""
@@ -110,24 +117,56 @@ class Work:
             return await self._spawn_with_files(request, request.spawn, caller)
         return self._ticket(await self._accept(request, caller, None))
 
-    async def abort(self, session: Session, ref: str, run_id: str | None) -> list[str]:
+    async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
+        session = await self._runtime.get_session(ref, self._settings.rules.grant(caller).scope)
         intake.check_current(session, ref)
         return await self.engine.abort(session.key, run_id)
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
         """Change label, model, levels or send policy of a session."""
         settings = self._settings
+        if "sendPolicy" in patch.fields:
+            require_owner(caller, "change the send policy of a session")
+        require_operator(caller, "change a session's settings")
         return await self._change(ref, caller, lambda tx, session: commands.patch(tx, session, patch, settings))
 
     async def reset(self, ref: str, caller: Caller) -> Session:
         """Give a session an empty transcript."""
+        require_owner(caller, "reset a session")
         return await self._change(ref, caller, commands.reset)
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
         """Take a session out of the list, or bring it back."""
+        require_owner(caller, "archive a session")
         return await self._change(
             ref, caller, lambda tx, session: sessions.update(tx, session.key, archived_at=tx.now if archived else None)
+        )
+
+    async def create(self, new: NewSession, caller: Caller) -> Session:
+        """Make a session without a message."""
+        require_operator(caller, "create a session")
+        settings = self._settings
+        return await self._store.write(lambda tx: keeping.create(tx, new, settings))
+
+    async def delete(self, ref: str, caller: Caller) -> None:
+        """Remove a session with its transcripts and their files, for good."""
+        require_owner(caller, "delete a session")
+        settings = self._settings
+
+        def write(tx: Tx) -> list[str]:
+            return keeping.delete(tx, intake.current(tx, ref, caller, settings))
+
+        transcripts = await self._store.write(write)
+        # On the thread that writes the files, so that none of them comes back.
+        await self._store.scan(lambda _: jsonl.remove(self._store.directory, transcripts))
+
+    async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
+        """Append a message without a run."""
+        require_owner(caller, "append to a session")
+        settings = self._settings
+        return await self._store.write(
+            lambda tx: messages.append(tx, intake.current(tx, ref, caller, settings).key, draft)
         )
 
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
@@ -139,8 +178,7 @@ class Work:
         return await self._move(delivery_id, caller, "skipped", "dropped by the operator")
 
     async def _move(self, delivery_id: str, caller: Caller, state: DeliveryState, reason: str | None) -> Delivery:
-        if not isinstance(caller, Operator):
-            raise Forbidden("only the owner can retry or drop a delivery", ("owner",))
+        require_owner(caller, "retry or drop a delivery")
 
         def write(tx: Tx) -> Delivery:
             delivery = deliveries.by_id(tx.db, delivery_id)
@@ -188,9 +226,7 @@ class Work:
         return settings
 
     async def _change(self, ref: str, caller: Caller, change: Callable[[Tx, Session], None]) -> Session:
-        """Run a change of one session that only the owner may make."""
-        if not isinstance(caller, Operator):
-            raise Forbidden("only the owner can change a session's settings", ("owner",))
+        """Run a change of one session and return it as it is then."""
         settings = self._settings
 
         def write(tx: Tx) -> Session:
@@ -203,7 +239,7 @@ class Work:
 
     async def _command(self, request: RunRequest, command: Command, caller: Caller) -> RunTicket:
         """Carry out a slash command; the same run id does it once."""
-        commands.check_owner(command, caller)
+        commands.check_caller(command, caller)
         settings = self._settings
         if request.run_id is not None and command.name != "spawn":
             done = runs.same_request(self._store.db, request.run_id, runs.fingerprint(request))

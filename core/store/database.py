@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from core.model.clock import Clock
-from core.model.errors import SwitchboardError, Unavailable
+from core.model.errors import Invalid, SwitchboardError, Unavailable
 from core.model.events import DurableEvent
+from core.model.keys import quoted
 from core.model.sessions import Session
 
 T = TypeVar("T")
 Db = sqlite3.Connection
 """A connection, for those who hand one on without knowing SQL."""
 
-MIGRATIONS: Final[tuple[str, ...]] = ("schema.sql", "exchanges.sql")
+MIGRATIONS: Final[tuple[str, ...]] = ("schema.sql", "exchanges.sql", "gone.sql")
 """Scripts beside this file; the n-th leads from schema version n to n + 1."""
 
 DATABASE_NAME: Final = "switchboard.db"
@@ -319,9 +320,15 @@ def last_rev(db: sqlite3.Connection) -> int:
     row = db.execute(
         "SELECT max(coalesce((SELECT max(rev) FROM sessions), 0), coalesce((SELECT max(rev) FROM runs), 0),"
         " coalesce((SELECT max(rev) FROM exchanges), 0), coalesce((SELECT max(rev) FROM deliveries), 0),"
+        " coalesce((SELECT max(rev) FROM gone), 0),"
         " coalesce((SELECT rev FROM messages ORDER BY id DESC LIMIT 1), 0))"
     ).fetchone()
     return int(row[0])
+
+
+def store_id(db: sqlite3.Connection) -> str:
+    """Return the uuid that the database was given when it was made."""
+    return str(db.execute("SELECT value FROM meta WHERE name = 'store_id'").fetchone()[0])
 
 
 def data_version(db: sqlite3.Connection) -> int:
@@ -364,10 +371,10 @@ def schema_version(db: sqlite3.Connection) -> int:
 
 @contextlib.contextmanager
 def explained(directory: Path) -> Generator[None]:
-    """Turn what the system says about files and SQLite into one sentence that names the state directory."""
+    """Turn what the system and SQLite say about files and texts into one sentence; of files, with the directory."""
     try:
         yield
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, UnicodeEncodeError) as error:
         raise _explain(error, directory) from error
 
 
@@ -379,6 +386,8 @@ def _explain(error: BaseException, directory: Path) -> BaseException:
     if isinstance(error, OSError):
         reason = _SYSTEM_REASONS.get(error.errno or 0, f"cannot be used: {error.strerror or error}")
         return Unavailable(f"the state directory {directory} {reason}")
+    if isinstance(error, UnicodeEncodeError):
+        return Invalid(f"{quoted(error.object)} holds half a character, which nothing stored does: leave it out")
     return error
 
 

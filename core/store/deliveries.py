@@ -1,7 +1,7 @@
 """Rows of the outbox: one text for one channel address each."""
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,6 +82,14 @@ def of_exchange(db: sqlite3.Connection, exchange_id: str) -> Delivery | None:
     """Return the announce of an exchange, None when it has come to none yet."""
     row = db.execute(f"SELECT {_COLUMNS} FROM deliveries WHERE exchange_id = ?", (exchange_id,)).fetchone()
     return Delivery(*row) if row else None
+
+
+def of_exchanges(db: sqlite3.Connection, exchange_ids: Sequence[str]) -> dict[str, Delivery]:
+    """Return the announces of exchanges by their ids; those that have come to none yet are absent."""
+    places = ", ".join("?" * len(exchange_ids))
+    rows = db.execute(f"SELECT {_COLUMNS} FROM deliveries WHERE exchange_id IN ({places})", exchange_ids)
+    found = [Delivery(*row) for row in rows]
+    return {delivery.exchange_id: delivery for delivery in found}
 
 
 def newest(

@@ -83,9 +83,12 @@ def of_session(db: sqlite3.Connection, key: str, *, limit: int) -> list[Exchange
     return [_read(row) for row in rows]
 
 
-def live(db: sqlite3.Connection) -> list[Exchange]:
-    """Return the exchanges that have not ended, oldest first."""
-    return [_read(row) for row in db.execute(f"SELECT {_COLUMNS} FROM exchanges WHERE state <> 'ended' ORDER BY id")]
+def under_way(db: sqlite3.Connection, key: str) -> Exchange | None:
+    """Return an exchange of a session that has not ended, None without any."""
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM exchanges WHERE (requester = ? OR target = ?) AND state <> 'ended' LIMIT 1", (key, key)
+    ).fetchone()
+    return _read(row) if row else None
 
 
 def changed_since(db: sqlite3.Connection, rev: int) -> list[Exchange]:

@@ -7,6 +7,7 @@ What was written is read back from the file's last line, so that a crash in betw
 import json
 import os
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,8 @@ def append_new(db: sqlite3.Connection, directory: Path, key: str, session_id: st
     Raises:
         ValueError: The file's last line is none of ours.
     """
+    if db.execute("SELECT 1 FROM transcripts WHERE session_id = ?", (session_id,)).fetchone() is None:
+        return 0  # its session was deleted
     path = transcript_path(directory, session_id)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -46,6 +49,12 @@ def append_new(db: sqlite3.Connection, directory: Path, key: str, session_id: st
             parent = message["id"]
             count += 1
         return count
+
+
+def remove(directory: Path, session_ids: Iterable[str]) -> None:
+    """Remove the files of transcripts that were deleted."""
+    for session_id in session_ids:
+        transcript_path(directory, session_id).unlink(missing_ok=True)
 
 
 def _end_of(descriptor: int) -> tuple[int, str | None]:

@@ -3,12 +3,14 @@
 import contextlib
 import itertools
 import sqlite3
+from collections.abc import Iterable
 from typing import Final
 
 from core.model.errors import NotFound
 from core.model.events import MessageAppended
 from core.model.ids import new_id
-from core.model.messages import BRIEF_TOOL_CHARS, Draft, Message, brief, encodable
+from core.model.messages import BRIEF_TOOL_CHARS, Block, Draft, Message, Role, brief, encodable
+from core.model.runs import Run
 from core.model.sessions import HistoryPage, Session
 from core.store import sessions
 from core.store.database import Tx
@@ -27,7 +29,9 @@ def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None, *, preview
     Raises:
         NotFound: There is no such session.
     """
-    session = sessions.count_message(tx, key, _preview(draft) if preview else None, note=draft.role == "system")
+    session = sessions.count_message(
+        tx, key, first_words(draft.role, draft.content) if preview else None, note=draft.role == "system"
+    )
     if session is None:
         raise NotFound(f"session {key} does not exist any more")
     seq = session.last_seq
@@ -120,6 +124,25 @@ def at(db: sqlite3.Connection, key: str, seq: int) -> Message | None:
     return Message.decode(row[0]) if row else None
 
 
+def first_words(role: Role, content: Iterable[Block]) -> str | None:
+    """Return the first words of what a person or an agent said; None for what does not speak to anybody."""
+    if role not in {"user", "assistant"}:
+        return None
+    for block in content:
+        if block.get("type") == "text":
+            words = str(block.get("text", ""))[: PREVIEW_CHARS * 2].strip()
+            if not words.isprintable():  # line breaks of any script, among others
+                words = " ".join(words.split())
+            if words:
+                return encodable(words[:PREVIEW_CHARS])
+    return None
+
+
+def reply_of(db: sqlite3.Connection, run: Run) -> Message | None:
+    """Return the last words of a run, None while or when it has none."""
+    return at(db, run.key, run.reply_seq) if run.reply_seq is not None else None
+
+
 def _bounds(db: sqlite3.Connection, session: Session, session_id: str) -> tuple[int, int]:
     """Return the first and last `seq` of a transcript of this session."""
     if session_id == session.session_id:
@@ -130,17 +153,3 @@ def _bounds(db: sqlite3.Connection, session: Session, session_id: str) -> tuple[
     if row is None:
         raise NotFound(f"session {session.key} never had a transcript with the id {session_id}")
     return row[0], session.last_seq if row[1] is None else row[1]
-
-
-def _preview(draft: Draft) -> str | None:
-    """Return the first words of what a person or an agent said; None for what does not speak to anybody."""
-    if draft.role not in {"user", "assistant"}:
-        return None
-    for block in draft.content:
-        if block.get("type") == "text":
-            words = str(block.get("text", ""))[: PREVIEW_CHARS * 2].strip()
-            if not words.isprintable():  # line breaks of any script, among others
-                words = " ".join(words.split())
-            if words:
-                return encodable(words[:PREVIEW_CHARS])
-    return None

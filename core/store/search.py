@@ -24,6 +24,14 @@ def index_message(tx: Tx, row_id: int, message: Message) -> None:
         tx.afterwards.append(("INSERT INTO message_words (rowid, words) VALUES (?, ?)", (row_id, words)))
 
 
+def forget_message(tx: Tx, row_id: int, message: Message) -> None:
+    """Make a deleted message findable no more; the index holds no text, so it must be told which words to forget."""
+    words = searchable_text(message)[:MAX_INDEXED_CHARS]
+    if words:
+        statement = "INSERT INTO message_words (message_words, rowid, words) VALUES ('delete', ?, ?)"
+        tx.afterwards.append((statement, (row_id, words)))
+
+
 def searchable_text(message: Message) -> str:
     """Return the words of a message that a search looks at: text, and what tools answered."""
     return "\n".join(str(block["text"]) for block in message.content if isinstance(block.get("text"), str))
@@ -57,7 +65,8 @@ def messages(
         f" AND {listed(global_scope=global_scope, table='s')} ORDER BY w.rowid DESC LIMIT ?",
         (match, *values, *(() if key is None else (key,)), limit),
     ).fetchall()
-    hits = [_hit(db, session_key, seq, Message.decode(body), terms, clean) for session_key, seq, body in rows]
+    pattern = re.compile("|".join(rf"\b{re.escape(term)}" for term in terms), re.IGNORECASE)
+    hits = [_hit(db, session_key, seq, Message.decode(body), pattern, clean) for session_key, seq, body in rows]
     return [hit for hit in hits if hit is not None]
 
 
@@ -66,7 +75,7 @@ def _hit(
     key: str,
     seq: int,
     message: Message,
-    terms: list[str],
+    pattern: re.Pattern[str],
     clean: Callable[[str], str] | None,
 ) -> SearchHit | None:
     session_id = db.execute(
@@ -74,7 +83,6 @@ def _hit(
         (key, seq),
     ).fetchone()[0]
     words = searchable_text(message)
-    pattern = re.compile("|".join(rf"\b{re.escape(term)}" for term in terms), re.IGNORECASE)
     if clean is not None:
         cleaned = clean(words[:MAX_INDEXED_CHARS])
         if pattern.search(words) and not pattern.search(cleaned):

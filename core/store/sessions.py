@@ -25,7 +25,7 @@ _TREE: Final = (
 )
 
 _FINISHED_CHILDREN: Final = (
-    "FROM sessions WHERE spawned_by IS NOT NULL AND archived_at IS NULL AND ended_at IS NOT NULL"
+    "FROM sessions WHERE spawned_by IS NOT NULL AND origin = 'spawn' AND archived_at IS NULL AND ended_at IS NOT NULL"
     " AND NOT EXISTS (SELECT 1 FROM exchanges WHERE target = sessions.key AND state <> 'ended')"
 )
 
@@ -222,6 +222,19 @@ def select(db: sqlite3.Connection, query: SessionQuery, scope: Scope, *, global_
 def changed_since(db: sqlite3.Connection, rev: int) -> list[Session]:
     """Return the sessions changed after a rev, in the order of their changes."""
     return [_read(row) for row in db.execute(f"SELECT {_COLUMNS} FROM sessions WHERE rev > ? ORDER BY rev", (rev,))]
+
+
+def keys_touched_since(db: sqlite3.Connection, rev: int) -> list[str]:
+    """Return the keys of the sessions that may have messages newer than a rev.
+
+    A message takes its number right after the row of its session, so a row that stands at the rev itself counts.
+    """
+    return [row[0] for row in db.execute("SELECT key FROM sessions WHERE rev >= ?", (rev,))]
+
+
+def by_label(db: sqlite3.Connection, label: str) -> Session | None:
+    """Return the session in the list, not in the archive, that has a label."""
+    return _one(db, "label = ? AND archived_at IS NULL", label, None)
 
 
 def listed(*, global_scope: bool, table: str = "sessions") -> str:

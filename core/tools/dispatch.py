@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 from typing import Any, Final, cast
@@ -38,16 +39,30 @@ async def dispatch(gateway: Gateway, caller: Caller, name: str, arguments: Mappi
         Invalid: There is no such tool, or its arguments are wrong.
         SwitchboardError: What the tool could not do, in one sentence.
     """
-    module = _module(name)
+    params = _read(name, arguments)
+    native = gateway.native_tool(name)
     try:
-        params = _params(module).model_validate(dict(arguments))
-    except ValidationError as error:
-        raise explain(name, error) from None
+        if native is None:
+            _check_has(gateway, caller, name)
+        if isinstance(caller, Operator) and caller.acting_for is not None:
+            caller = replace(caller, acting_for=(await find(gateway, OPERATOR, caller.acting_for)).key)
+        if native is not None:  # the gateway applies its own rules; what they refuse is a result as well
+            return await native(arguments, caller)
+        return await _run(gateway, caller, name, params)
+    except Refusal as refusal:
+        return refusal.result()
+
+
+async def run_here(gateway: Gateway, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a tool over the port, for a gateway that has one of its own and does not run it for this call.
+
+    Raises:
+        SwitchboardError: As `dispatch` does.
+    """
+    params = _read(name, arguments)
     try:
         _check_has(gateway, caller, name)
-        if isinstance(caller, Operator) and caller.acting_for is not None:
-            caller = Operator((await find(gateway, OPERATOR, caller.acting_for)).key)
-        return await cast("Run", module.run)(gateway, caller, params)
+        return await _run(gateway, caller, name, params)
     except Refusal as refusal:
         return refusal.result()
 
@@ -58,6 +73,17 @@ def schemas() -> tuple[Tool, ...]:
     return tuple(
         Tool(name, _module(name).DESCRIPTION, _params(_module(name)).model_json_schema()) for name in TOOL_NAMES
     )
+
+
+def _read(name: str, arguments: Mapping[str, Any]) -> Params:
+    try:
+        return _params(_module(name)).model_validate(dict(arguments))
+    except ValidationError as error:
+        raise explain(name, error) from None
+
+
+async def _run(gateway: Gateway, caller: Caller, name: str, params: Params) -> dict[str, Any]:
+    return await cast("Run", _module(name).run)(gateway, caller, params)
 
 
 def _check_has(gateway: Gateway, caller: Caller, name: str) -> None:

@@ -42,22 +42,28 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> d
         raise Refusal(error.message, error.decided_by) from None
     if ticket.reply is not None:
         return {"runId": ticket.run_id, "status": "ok", "reply": ticket.reply}
+    between_sessions = not isinstance(caller, Operator) or caller.acting_for is not None
     if params.timeout_seconds == 0:
-        return {"runId": ticket.run_id, "status": "accepted", **await _exchange(gateway, ticket.run_id)}
+        accepted = {"runId": ticket.run_id, "status": "accepted"}
+        return accepted | await _exchange(gateway, ticket.run_id, between_sessions=between_sessions)
     outcome = await gateway.wait_run(ticket.run_id, params.timeout_seconds)
     result: dict[str, Any] = {"runId": ticket.run_id, "status": outcome.status}
     if outcome.status == "ok":
         result["reply"] = outcome.reply or ""
     else:
         result["error"] = outcome.error or f"the run ended as {outcome.state}"
-    return result | await _exchange(gateway, ticket.run_id)
+    return result | await _exchange(gateway, ticket.run_id, between_sessions=between_sessions)
 
 
-async def _exchange(gateway: Gateway, run_id: str) -> dict[str, Any]:
-    """Return what follows the send beside its first run; nothing when the operator alone has sent it (S13)."""
+async def _exchange(gateway: Gateway, run_id: str, *, between_sessions: bool) -> dict[str, Any]:
+    """Return what follows the send beside its first run; nothing when the operator alone has sent it (S13).
+
+    A gateway that cannot have it followed says so: a loop run by a client would die with the client (DESIGN 1).
+    """
     found = await gateway.exchange(run_id)
     if found is None:
-        return {}
+        unavailable = between_sessions and gateway.refusal("exchange") is not None
+        return {"exchange": {"state": "unavailable"}} if unavailable else {}
     exchange, delivery = found
     announce = delivery.as_json() if delivery is not None else {"state": "pending"}
     return {"exchange": exchange.as_json()} | ({"delivery": announce} if exchange.outcome in {None, "done"} else {})

@@ -14,32 +14,6 @@ from tests.cli.program import Cli, started
 SLOW = ("send", "main", "be slow 60")
 
 
-def test_while_another_process_owns_the_state_reading_works_and_writing_names_it(cli: Cli, home: Path) -> None:
-    with started(*SLOW) as owner:
-        owner.wait_for("main: at work")
-        assert cli("list", "--json").document["sessions"][0]["status"] == "running"
-        assert cli("history", "main").out.endswith("    be slow 60\n")
-        assert cli("search", "slow").code == 0
-        assert cli("export", "main").code == 0
-        assert cli("policy", "main").out == "main: allow by default\n"
-        named = f"is owned by switchboard send (process {owner.process.pid}, since "
-        assert named.removeprefix("is owned by ") in cli("doctor").out
-        for line in (
-            ["send", "main", "hi"],
-            ["send", "main", "hi", "--detach"],
-            ["send", "main", "/send off"],
-            ["spawn", "hi"],
-            ["policy", "main", "off"],
-            ["abort", "main"],
-        ):
-            refused = cli(*line)
-            assert refused.code == 1
-            assert named in refused.sentence
-            assert "stop that one first; reading works" in refused.sentence
-            assert cli(*line, "--json").document["code"] == "conflict"
-        assert len(cli("history", "main", "--json").document["messages"]) == 1, "nothing of that was taken"
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("json", [False, True])
 def test_a_stopped_send_ends_its_run_and_gives_the_state_free(

@@ -13,7 +13,7 @@ from tests.cli.program import Cli, program
     [
         ("lst", 'there is no command "lst"; did you mean "list"?'),
         ("List", 'there is no command "List"; did you mean "list"?'),
-        ("xyzzy", 'there is no command "xyzzy": use one of demo, list, history, send,'),
+        ("xyzzy", 'there is no command "xyzzy": use one of demo, list, history, follow, send,'),
         ("--json --state X hisory main", 'there is no command "hisory"; did you mean "history"?'),
         ("list --limt 3", 'there is no flag "--limt"; did you mean "--limit"?'),
         ("list --lim 3", 'there is no flag "--lim"; did you mean "--limit"?'),

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from console.app import SwitchboardApp
 from console.host import Host
+from console.live.gateways import Listed
 from console.screens.watch_keys import WatchScreen
 from console.widgets.composer import Composer
 from core.agents.choose import AgentBackends
@@ -17,9 +18,11 @@ from core.channels import Channels
 from core.config.paths import Places
 from core.config.settings import ModelSettings, Settings
 from core.model.access import ALL
+from core.model.errors import Invalid
 from core.model.messages import Message
 from core.model.sessions import Session
 from core.runtime.gateway import Runtime
+from tests.support.lines import Line
 from tests.support.runtimes import Agent
 
 MAIN = "agent:main:main"
@@ -39,14 +42,53 @@ class _Backends(AgentBackends):
         return self._agent
 
 
+class Elsewhere:
+    """Gateways besides the bundled runtime.
+
+    Args:
+        kept: Those that are connected from the start.
+        others: Those that can be opened; `broken` cannot, for its token is missing.
+
+    Attributes:
+        opened: The names of those that were opened, in order.
+    """
+
+    def __init__(self, kept: dict[str, Line] | None = None, **others: Line) -> None:
+        self.kept = kept or {}
+        self.others = others
+        self.opened: list[str] = []
+
+    def listed(self) -> list[Listed]:
+        """Return those that can be opened."""
+        return [Listed(name, "wss://gateway.example:18789", "stored") for name in self.others]
+
+    def open(self, name: str) -> Line:
+        """Open one."""
+        if name == "broken":
+            raise Invalid("the token of broken stands in a file that is not there")
+        self.opened.append(name)
+        return self.others[name]
+
+
 class _Host(Host):
-    def __init__(self, places: Places, agent: Agent, channels: Channels | None) -> None:
-        super().__init__(places, channels=channels)
+    def __init__(self, places: Places, agent: Agent | None, channels: Channels | None, elsewhere: Elsewhere) -> None:
+        super().__init__(places, pace=0.0, channels=channels)
         self._agent = agent
+        self._elsewhere = elsewhere
+
+    @property
+    def kept(self) -> Any:
+        """The gateways that are connected from the start."""
+        return self._elsewhere.kept
+
+    async def profiles(self) -> Any:
+        """Return what can be opened."""
+        return self._elsewhere
 
     async def settings(self) -> Settings:
         settings = await super().settings()
-        self._backends = _Backends(self._agent)
+        if self._agent is not None:
+            self._backends = _Backends(self._agent)
         return settings
 
 
@@ -187,6 +229,7 @@ async def console(
     channels: Channels | None = None,
     size: tuple[int, int] = (120, 36),
     live: bool = True,
+    elsewhere: Elsewhere | None = None,
 ) -> AsyncGenerator[Desk]:
     """Open the console on a state directory, as `switchboard` does.
 
@@ -195,9 +238,10 @@ async def console(
         agent: Plays all agents; without one the builtin agent does, without pauses.
         channels: What there is besides webchat.
         live: Wait until the runtime has started.
+        elsewhere: Other gateways.
     """
     where = places(state, config)
-    host = Host(where, pace=0.0, channels=channels) if agent is None else _Host(where, agent, channels)
+    host = _Host(where, agent, channels, elsewhere or Elsewhere())
     app = _App(host)
     try:
         async with app.run_test(size=size) as pilot:

@@ -14,7 +14,6 @@ from core.config.load import load
 from core.config.settings import ConsoleSettings
 from core.model.errors import Invalid
 from core.model.runs import RunState
-from core.rules.policy import SendPolicy
 from tests.console.desk import CRON, MAIN, OPS, Agent, console, places
 from tests.model.test_sessions import FULL
 from tests.support.runtimes import begin, send
@@ -148,7 +147,7 @@ async def test_the_bell_can_be_turned_off(fleet: Path) -> None:
 def test_the_alarm_rings_once_for_a_failure_and_once_a_second() -> None:
     def row(key: str, ended_at: int, status: RunState = "error") -> Row:
         session = FULL._replace(key=key, status=status, ended_at=ended_at, archived_at=None)
-        return read_row(session, default_agent="main", policy=SendPolicy(), seen=0, words=None)
+        return read_row(session, default_agent="main", policy=None, seen=0, words=None)
 
     alarm = Alarm()
     alarm.start([row("old", 1)])

@@ -1,6 +1,7 @@
 """What happens while the console is open: replies under way, long transcripts, gaps, failures, leaving."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -237,12 +238,25 @@ async def test_leaving_now_keeps_what_was_said(fleet: Path) -> None:
 # Two consoles
 
 
-async def test_a_second_console_reads_and_takes_over(fleet: Path) -> None:
-    async with console(fleet) as first, console(fleet, live=False) as second:
-        await second.until(lambda: "switchboard console" in second.standing)
-        await send(first.runtime, OPS, "say seen by both")
-        await second.shows("seen by both")
-        await first.shows("seen by both")
+async def test_a_second_console_works_through_the_first_and_takes_its_place(fleet: Path) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(console(fleet))
+        async with console(fleet) as second:
+            assert not second.app.host.owns
+            assert second.standing == ""
+            await send(first.runtime, OPS, "say seen by both")
+            await second.shows("seen by both")
+            await first.shows("seen by both")
+            await send(second.runtime, OPS, "say through the first")
+            await first.shows("through the first")
+            assert not second.runtime.active_runs
+            await second.press("p")
+            await second.said("ops: allow")
+            assert (await first.session(OPS)).send_policy == "allow"
+            await stack.aclose()
+            await second.until(lambda: second.app.host.owns)
+            await send(second.runtime, OPS, "say as the heir")
+            await second.shows("as the heir")
 
 
 async def test_a_console_takes_over_when_the_owner_leaves(fleet: Path) -> None:

@@ -10,14 +10,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.agents.port import AgentEvent, Reply, TextDelta, ThinkingDelta, Turn
+from core.model.access import OPERATOR
 from core.model.events import (
     Activity,
+    ConnectionChanged,
     Delta,
     DurableEvent,
     Gap,
     MessageAppended,
-    RunChanged,
+    Reloaded,
     SessionChanged,
+    SessionGone,
     ToolProgress,
 )
 from core.model.messages import Message, text_block, thinking_block, tool_call_block
@@ -26,42 +29,10 @@ from core.runtime.feed import QUEUE_EVENTS, Hub, RuntimeFeed
 from core.runtime.gateway import Runtime
 from core.store.database import last_rev
 from tests.model.test_sessions import FULL
-from tests.support.runtimes import MAIN, Agent, begin, listening, running, send, transcript, until
+from tests.support.runtimes import MAIN, Agent, begin, listening, running, send, session, transcript, until
 from tests.support.stores import create, say
 
 OTHER = "agent:main:other"
-
-
-async def test_only_watched_sessions_give_messages(runtime: Runtime) -> None:
-    async with listening(runtime, MAIN) as listener:
-        await send(runtime, "main", "hello")
-        await send(runtime, OTHER, "hello")
-        await until(lambda: len([run for run in listener.of(RunChanged) if run.run.state == "done"]) == 2)
-        assert {event.key for event in listener.of(MessageAppended)} == {MAIN}
-        assert [event.message.role for event in listener.of(MessageAppended)] == ["user", "assistant"]
-        assert {event.session.key for event in listener.of(SessionChanged)} == {MAIN, OTHER}
-        assert {event.key for event in listener.of(Delta)} <= {MAIN}
-        assert {event.key for event in listener.of(Activity)} <= {MAIN, OTHER}
-        listener.feed.unwatch(MAIN)
-        await send(runtime, "main", "again")
-        await until(lambda: len([run for run in listener.of(RunChanged) if run.run.state == "done"]) == 3)
-        assert len(listener.of(MessageAppended)) == 2
-
-
-async def test_events_of_a_run_come_in_their_order(runtime: Runtime) -> None:
-    async with listening(runtime, MAIN) as listener:
-        await send(runtime, "main", "list sessions")
-        await until(lambda: any(run.run.state == "done" for run in listener.of(RunChanged)))
-        assert [event.run.state for event in listener.of(RunChanged)] == ["queued", "running", "done"]
-        assert [event.message.role for event in listener.of(MessageAppended)] == [
-            "user",
-            "assistant",
-            "toolResult",
-            "assistant",
-        ]
-        assert [event.name for event in listener.of(ToolProgress)] == ["sessions_list"]
-        revs = [event.rev for event in listener.events if isinstance(event, DurableEvent)]
-        assert revs == sorted(set(revs))
 
 
 async def test_a_subscriber_that_falls_behind_catches_up(runtime: Runtime) -> None:
@@ -87,18 +58,6 @@ async def test_a_subscriber_that_falls_behind_catches_up(runtime: Runtime) -> No
     assert feed.cursor == last_rev(runtime.store.db)
     feed.close()
     await task
-
-
-async def test_a_cursor_gives_everything_since_and_then_what_happens(runtime: Runtime) -> None:
-    await send(runtime, "main", "one")
-    cursor = last_rev(runtime.store.db)
-    await send(runtime, "main", "two")
-    async with listening(runtime, MAIN, after=cursor) as listener:
-        await until(lambda: len(listener.of(MessageAppended)) == 2)
-        await send(runtime, "main", "three")
-        await until(lambda: len(listener.of(MessageAppended)) == 4)
-        assert [event.message.seq for event in listener.of(MessageAppended)] == [3, 4, 5, 6]
-        assert not listener.of(Gap)
 
 
 class Paused:
@@ -224,12 +183,20 @@ KEYS = ("a", "b")
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["row", "message", "message", "message", "passing", "watch", "unwatch", "read", "hold", "let", "stop"]
+            [
+                *["row", "message", "message", "message", "passing", "watch", "unwatch", "watch all", "unwatch all"],
+                *["read", "hold", "let", "stop"],
+            ]
         ),
         st.sampled_from(KEYS),
     ),
     max_size=60,
 )
+
+
+def so_far(key: str | None) -> list[Delta]:
+    """Return the words so far of one session or of all."""
+    return [Delta(each, "r", 0, "text", 0, "so far") for each in (KEYS if key is None else (key,))]
 
 
 class World:
@@ -239,19 +206,21 @@ class World:
         self.rev = 0
         self.rows: dict[str, SessionChanged] = {}
         self.messages: list[MessageAppended] = []
-        self.hub = Hub(self.catch_up, lambda key: [Delta(key, "r", 0, "text", 0, "so far")])
+        self.hub = Hub(self.catch_up, so_far)
         self.feed: RuntimeFeed = self.hub.subscribe(0, None)
         self.free = asyncio.Event()
         self.free.set()
         self.seen: list[Any] = []
         self.watched_since: dict[str, int] = {}
+        self.all_since: int | None = None
         self.reader: asyncio.Task[None] | None = None
 
-    async def catch_up(self, cursor: int, watched: frozenset[str]) -> list[DurableEvent]:
+    async def catch_up(self, cursor: int, watched: frozenset[str] | None) -> list[DurableEvent]:
         """Read what changed, before or after a pause."""
         await self.free.wait()
         found: list[DurableEvent] = [row for row in self.rows.values() if row.rev > cursor]
-        found += [message for message in self.messages if message.rev > cursor and message.key in watched]
+        wanted = KEYS if watched is None else watched
+        found += [message for message in self.messages if message.rev > cursor and message.key in wanted]
         await asyncio.sleep(0)
         return sorted(found, key=lambda event: event.rev)
 
@@ -293,6 +262,12 @@ class World:
             case "unwatch":
                 self.watched_since.pop(key, None)
                 self.feed.unwatch(key)
+            case "watch all":
+                self.all_since = self.rev if self.all_since is None else self.all_since
+                self.feed.watch(None)
+            case "unwatch all":
+                self.all_since = None
+                self.feed.unwatch(None)
             case "hold":
                 self.free.clear()
             case "let":
@@ -330,7 +305,10 @@ def check(world: World) -> None:
     assert [event.rev for event in durable] == sorted({event.rev for event in durable}), "in order, nothing twice"
     rows = {event.session.key: event for event in durable if isinstance(event, SessionChanged)}
     assert rows == world.rows, "the newest row of everything"
-    for key, since in world.watched_since.items():
+    wanted = dict(world.watched_since)
+    if world.all_since is not None:
+        wanted = {key: min(world.all_since, wanted.get(key, world.all_since)) for key in KEYS}
+    for key, since in wanted.items():
         heard = {event.rev for event in durable if isinstance(event, MessageAppended) and event.key == key}
         assert heard >= {m.rev for m in world.messages if m.key == key and m.rev > since}, "no message missed"
 
@@ -344,6 +322,8 @@ BEHIND = [*[("row", "a")] * 4, ("hold", "a"), ("read", "a")]
 @example([*BEHIND, ("watch", "b"), ("message", "b"), ("row", "a"), ("let", "a")], 3)
 @example([("watch", "a"), *BEHIND, ("message", "a"), ("let", "a")], 1)
 @example([*BEHIND, ("stop", "a"), ("let", "a")], 1)
+@example([*BEHIND, ("watch all", "a"), ("message", "b"), ("row", "a"), ("let", "a")], 3)
+@example([("watch all", "a"), *BEHIND, ("unwatch all", "a"), ("watch", "b"), ("message", "b"), ("let", "a")], 3)
 @example([*BEHIND, ("row", "b"), ("stop", "a"), ("let", "a")], 1)
 def test_whatever_happens_nothing_durable_is_missed_or_repeated(steps: list[tuple[str, str]], room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -359,6 +339,87 @@ def test_words_from_before_a_catch_up_never_come_after_it() -> None:
         )
     check(world)
     assert [event.text for event in world.seen if isinstance(event, Delta)] == ["so far"]
+
+
+def test_who_watches_everything_hears_what_is_under_way_once_and_keeps_what_it_watched_before() -> None:
+    world = asyncio.run(play([("watch", "a"), ("read", ""), ("watch all", ""), ("watch all", ""), ("watch", "b")]))
+    check(world)
+    assert [event.key for event in world.seen if isinstance(event, Delta)] == ["a", "b"]
+    world = asyncio.run(
+        play([("watch", "a"), ("watch all", ""), ("unwatch all", ""), ("message", "b"), ("message", "a")])
+    )
+    assert [event.key for event in world.seen if isinstance(event, MessageAppended)] == ["a"]
+
+
+async def test_who_watches_everything_hears_every_message_of_every_session(runtime: Runtime) -> None:
+    async with listening(runtime) as listener:
+        listener.feed.watch(None)
+        await send(runtime, MAIN, "hello")
+        await send(runtime, OTHER, "list sessions")
+        await until(lambda: len(listener.of(MessageAppended)) == 6)
+        assert {event.key for event in listener.of(ToolProgress)} == {OTHER}
+        for key in (MAIN, OTHER):
+            told = [event.message for event in listener.of(MessageAppended) if event.key == key]
+            assert told == await transcript(runtime, key)
+
+
+async def test_a_watcher_of_everything_that_falls_behind_misses_nothing(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "QUEUE_EVENTS", 8)
+    feed = runtime.subscribe()
+    feed.watch(None)
+    keys = [f"agent:main:s{number}" for number in range(5)]
+    for key in keys:
+        await runtime.store.write(lambda tx, key=key: create(tx, key))
+    for number in range(4):
+        for key in keys:
+            await runtime.store.write(lambda tx, key=key, number=number: say(tx, key, str(number)))
+    seen: list[Any] = []
+    async for event in feed:
+        seen.append(event)
+        if feed.cursor == last_rev(runtime.store.db):
+            break
+    assert isinstance(seen[0], Gap)
+    for key in keys:
+        told = [event.message for event in seen if isinstance(event, MessageAppended) and event.key == key]
+        assert told == await transcript(runtime, key)
+    feed.close()
+
+
+async def test_a_cursor_between_a_row_and_its_message_loses_no_message(runtime: Runtime) -> None:
+    await runtime.store.write(lambda tx: create(tx, MAIN))
+    await runtime.store.write(lambda tx: say(tx, MAIN, "one"))
+    between = (await session(runtime, MAIN)).rev
+    assert between == last_rev(runtime.store.db) - 1
+    async with listening(runtime, after=between) as listener:
+        listener.feed.watch(None)
+        await until(lambda: listener.of(MessageAppended))
+
+
+async def test_a_deleted_session_is_told_to_everybody_and_to_whoever_catches_up(runtime: Runtime) -> None:
+    await send(runtime, OTHER, "hello")
+    cursor, row = runtime.last_rev, await session(runtime, OTHER)
+    async with listening(runtime) as listener:
+        await runtime.delete(OTHER, OPERATOR)
+        gone = SessionGone(runtime.last_rev, OTHER, row.session_id)
+        await until(lambda: listener.of(SessionGone) == [gone])
+    await send(runtime, OTHER, "again")
+    async with listening(runtime, after=cursor) as late:
+        await until(lambda: late.of(SessionChanged))
+        assert late.events[0] == gone, "it went before one with its key was made again"
+        assert [event.session.key for event in late.of(SessionChanged)] == [OTHER]
+    async with listening(runtime, after=gone.rev) as later:
+        await until(lambda: later.of(SessionChanged))
+        assert not later.of(SessionGone)
+
+
+async def test_what_concerns_the_gateway_as_a_whole_is_told_to_everybody(runtime: Runtime) -> None:
+    async with listening(runtime) as listener:
+        told = [ConnectionChanged(runtime.connection), Reloaded()]
+        for event in told:
+            runtime._hub.passing(event)
+        await until(lambda: listener.events == told)
 
 
 async def test_the_transcript_has_what_was_told(runtime: Runtime) -> None:

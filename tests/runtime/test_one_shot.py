@@ -21,7 +21,7 @@ OTHER = "agent:main:other"
 async def left_queued(state: Path) -> None:
     """Leave a queued run in two sessions."""
     async with running(state, backends=Agent(), run_all=False) as runtime:
-        runtime._require_work().engine.open = lambda key: None  # type: ignore[method-assign] - as a process that detaches
+        runtime._work.engine.open = lambda key: None  # type: ignore[method-assign] - as a process that detaches
         for key in (MAIN, OTHER):
             await begin(runtime, key, "left")
 

@@ -394,32 +394,7 @@ async def test_a_wait_that_runs_out_leaves_the_run_alone(state: Path) -> None:
         assert (await runtime.wait_run(ticket.run_id, 0)).reply == "echo go"
 
 
-async def test_waiting_for_nothing_is_an_error_that_names_it(runtime: Runtime) -> None:
-    with pytest.raises(NotFound, match="no run has the id"):
-        await runtime.wait_run("nope", 1)
-
-
 # Identity of requests and of transcripts
-
-
-async def test_the_same_run_id_is_the_same_run(runtime: Runtime) -> None:
-    first = await begin(runtime, MAIN, "say hi", run_id="mine")
-    again = await begin(runtime, MAIN, "say hi", run_id="mine")
-    assert first.run_id == again.run_id == "mine"
-    assert (first.created, again.created) == (True, False)
-    await runtime.drained()
-    assert (await begin(runtime, MAIN, "say hi", run_id="mine")).state == "done"
-    assert await words(runtime, MAIN) == [("user", "say hi"), ("assistant", "hi")]
-    for target, message in ((MAIN, "say ho"), ("agent:main:other", "say hi")):
-        with pytest.raises(Conflict, match="run id mine was used for another message"):
-            await begin(runtime, target, message, run_id="mine")
-
-
-async def test_the_same_run_id_at_once_is_one_run(runtime: Runtime) -> None:
-    tickets = await asyncio.gather(*(begin(runtime, MAIN, "say hi", run_id="mine") for _ in range(5)))
-    assert {ticket.run_id for ticket in tickets} == {"mine"}
-    await runtime.drained()
-    assert await words(runtime, MAIN) == [("user", "say hi"), ("assistant", "hi")]
 
 
 async def test_a_reset_waits_for_no_run_and_keeps_the_old_transcript(runtime: Runtime) -> None:

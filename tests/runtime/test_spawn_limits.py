@@ -197,7 +197,7 @@ async def test_stopping_a_parent_stops_all_below_it_and_nothing_else(state: Path
         }
         told = [m.text.split("\n")[2] for m in await transcript(runtime, MAIN) if m.text.startswith("Sub-agent")]
         assert told == ["Status: aborted"] * 2
-        for each in await runtime.exchanges(MAIN, limit=10):
+        for each, _ in await runtime.exchanges(MAIN, limit=10):
             assert each.state == "ended"
         await runtime.abort("agent:main:other", OPERATOR)
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model.events import DurableEvent, MessageAppended, RunChanged, SessionChanged
-from core.model.runs import RunRequest
-from core.store import messages, runs, sessions
+from core.model.events import DurableEvent, MessageAppended, RunChanged, SessionChanged, SessionGone
+from core.model.runs import Run, RunRequest
+from core.store import gone, messages, runs, sessions
 from core.store.database import Tx, last_rev
 from core.store.runs import End, NewRun
 from tests.support.stores import create, opened, say
@@ -18,7 +18,7 @@ from tests.support.stores import create, opened, say
 KEYS = ("agent:main:main", "agent:main:discord:group:a", "cron:n")
 OPERATIONS = st.lists(
     st.tuples(
-        st.sampled_from(["create", "say", "say", "label", "reset", "archive", "run", "step", "fail"]),
+        st.sampled_from(["create", "say", "say", "label", "reset", "archive", "run", "step", "fail", "delete"]),
         st.integers(0, len(KEYS) - 1),
     ),
     min_size=1,
@@ -51,6 +51,8 @@ def carry_out(tx: Tx, what: str, key: str, number: int) -> None:
                 runs.start(tx, live[0].run_id)
             else:
                 runs.end(tx, live[0].run_id, End("done"))
+        case "delete" if not live:
+            gone.delete(tx, session)
         case "fail":
             say(tx, key, "never stored")
             raise ZeroDivisionError
@@ -75,6 +77,10 @@ class Replica:
                 self.rows["session", session.key] = session
             case RunChanged(_, run):
                 self.rows["run", run.run_id] = run
+            case SessionGone(_, key):
+                self.rows.pop(("session", key), None)
+                self.rows = {name: row for name, row in self.rows.items() if not isinstance(row, Run) or row.key != key}
+                self.messages = {place: message for place, message in self.messages.items() if place[0] != key}
             case MessageAppended():
                 assert (event.key, event.message.seq) not in self.messages, "nothing twice"
                 self.messages[event.key, event.message.seq] = event
@@ -111,7 +117,10 @@ async def converges(operations: list[tuple[str, int]], groups: list[int], direct
                 SessionChanged(s.rev, s) for s in sessions.changed_since(store.db, late.cursor)
             ]
             events += [RunChanged(run.rev, run) for run in runs.changed_since(store.db, late.cursor)]
+            events += gone.since(store.db, late.cursor)
+            touched = set(sessions.keys_touched_since(store.db, late.cursor))
             for key in KEYS:
+                assert key in touched or not messages.since(store.db, key, late.cursor)
                 events += messages.since(store.db, key, late.cursor)
             for event in sorted(events, key=lambda event: event.rev):
                 late.apply(event)

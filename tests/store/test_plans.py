@@ -182,7 +182,8 @@ def test_bringing_a_file_up_to_date_costs_what_is_new(store: Store) -> None:
     long = session(store, LONG)
     read = lambda db: jsonl.append_new(db, store.directory, LONG, long.session_id)  # noqa: E731 - read twice
     assert read(store.db) == LENGTHS[LONG]
-    (plan,) = plans(store.db, read)
+    is_there, plan = plans(store.db, read)
+    assert no_scan(is_there, "transcripts"), is_there
     assert "INDEX messages_in_order (session=? AND seq>?)" in plan
     assert no_scan(plan, "m"), plan
     assert cost(store.db, lambda: read(store.db)) < 20

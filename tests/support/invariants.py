@@ -4,6 +4,7 @@ The rules of exchanges are written down here a second time, by the words of the 
 """
 
 import contextlib
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,13 +16,16 @@ from tests.support.stores import other_connection
 Rows = dict[str, Any]
 
 
-def look(state: Path, taken: Mapping[str, int], acknowledged: Iterable[str], *, over: bool = False) -> Iterator[str]:
+def look(
+    state: Path, taken: Mapping[str, int], acknowledged: Iterable[str], *, over: bool = False, steered: bool = False
+) -> Iterator[str]:
     """Return everything that must not be, one sentence each.
 
     Args:
         taken: How often a channel has the text of a delivery, by its id.
         acknowledged: Ids of the runs whose acceptance was acknowledged.
         over: Everything has come to its end.
+        steered: The operator deleted, archived and retried meanwhile, and changed send policies.
     """
     with contextlib.closing(other_connection(state)) as db:
         db.row_factory = sqlite3.Row
@@ -32,7 +36,7 @@ def look(state: Path, taken: Mapping[str, int], acknowledged: Iterable[str], *, 
         yield from (f"{run_id} was acknowledged and is gone" for run_id in acknowledged if run_id not in found)
         yield from _transcripts(db)
         yield from _runs(db, found, over=over)
-        yield from _exchanges(db, found, over=over)
+        yield from _exchanges(db, found, over=over, steered=steered)
         yield from _deliveries(db, taken, over=over)
 
 
@@ -75,12 +79,15 @@ def _runs(db: sqlite3.Connection, found: Rows, *, over: bool) -> Iterator[str]:
             yield f"{run_id} never ended"
 
 
-def _exchanges(db: sqlite3.Connection, found: Rows, *, over: bool) -> Iterator[str]:
+def _exchanges(db: sqlite3.Connection, found: Rows, *, over: bool, steered: bool) -> Iterator[str]:
     """An exchange has the steps that its runs ask for, each once, in turn, and no other."""
     there: dict[str | None, list[str]] = {}
     for run_id, run in found.items():
         there.setdefault(run["exchange"], []).append(run_id)
+    keys = {key for (key,) in db.execute("SELECT key FROM sessions")}
     for exchange in db.execute("SELECT * FROM exchanges").fetchall():
+        if steered and not {exchange["requester"], exchange["target"]} <= keys:
+            continue  # a side was deleted, and its runs with it
         expected, outcome, announces = _walk(db, exchange, found)
         own = exchange["exchange_id"]
         if there.get(own) != expected:
@@ -89,7 +96,7 @@ def _exchanges(db: sqlite3.Connection, found: Rows, *, over: bool) -> Iterator[s
             yield f"{own} is {exchange['state']} {exchange['outcome']} and should have come to {outcome}"
         if over and outcome is None:
             yield f"{own} never ended"
-        yield from _ends(db, exchange, outcome, announces=announces)
+        yield from _ends(db, exchange, outcome, announces=announces, steered=steered)
 
 
 def _walk(db: sqlite3.Connection, exchange: sqlite3.Row, found: Rows) -> tuple[list[str], str | None, bool]:
@@ -106,17 +113,37 @@ def _walk(db: sqlite3.Connection, exchange: sqlite3.Row, found: Rows) -> tuple[l
         if exchange["kind"] == "spawn":
             if not well:
                 return path, "done", True
-        elif not well and (turn == 0 or run["state"] == "interrupted"):
+        elif not well and (turn == 0 or run["state"] in {"aborted", "interrupted"}):
             return path, run["state"], False
-        elif well and words not in {"", "REPLY_SKIP"} and turn < exchange["max_turns"]:
+        elif (
+            well
+            and words not in {"", "REPLY_SKIP"}
+            and turn < exchange["max_turns"]
+            and not _is_kept_from(exchange, turn + 1)
+        ):
             turn += 1
             run_id = f"{own}:{turn}"
             path.append(run_id)
             continue
-        elif exchange["target"].startswith("cron:"):  # it has no channel: nobody is asked what to say there
+        elif exchange["target"].startswith("cron:") or (
+            f"{own}:announce" not in found and _is_silenced(db, own)
+        ):  # nobody is asked what to say there
             return path, "done", False
         run_id = f"{own}:announce"
         path.append(run_id)
+
+
+def _is_kept_from(exchange: sqlite3.Row, turn: int) -> bool:
+    """Return whether a send policy denied that turn (P4)."""
+    next_key = exchange["requester"] if turn % 2 else exchange["target"]
+    reasons = (f"{next_key} is denied by ", "the announce step ended: ")  # the second one stands in place of the first
+    return exchange["turn"] < turn and (exchange["reason"] or "").startswith(reasons)
+
+
+def _is_silenced(db: sqlite3.Connection, own: str) -> bool:
+    """Return whether the announce was kept back before its end: by a send policy (P4), or for want of a channel."""
+    row = db.execute("SELECT reason FROM deliveries WHERE exchange_id = ? AND state = 'skipped'", (own,)).fetchone()
+    return row is not None and (row[0] or "").startswith(("denied by ", "the session has no channel"))
 
 
 def _announced(kind: str, run_state: str, words: str) -> tuple[str, bool]:
@@ -129,14 +156,15 @@ def _announced(kind: str, run_state: str, words: str) -> tuple[str, bool]:
 
 def _said(db: sqlite3.Connection, run: sqlite3.Row) -> str:
     row = db.execute(
-        "SELECT json_extract(body, '$.content[0].text') FROM messages"
-        " WHERE session = (SELECT id FROM sessions WHERE key = ?) AND seq = ?",
+        "SELECT body FROM messages WHERE session = (SELECT id FROM sessions WHERE key = ?) AND seq = ?",
         (run["key"], run["reply_seq"]),
     ).fetchone()
-    return (row[0] or "").strip() if row is not None else ""
+    return (json.loads(row[0])["content"][0].get("text") or "").strip() if row is not None else ""
 
 
-def _ends(db: sqlite3.Connection, exchange: sqlite3.Row, outcome: str | None, *, announces: bool) -> Iterator[str]:
+def _ends(
+    db: sqlite3.Connection, exchange: sqlite3.Row, outcome: str | None, *, announces: bool, steered: bool
+) -> Iterator[str]:
     """What an exchange has come to stands in the same transaction as its end, and not before."""
     own = exchange["exchange_id"]
     rows = db.execute("SELECT text FROM deliveries WHERE exchange_id = ?", (own,)).fetchall()
@@ -155,7 +183,7 @@ def _ends(db: sqlite3.Connection, exchange: sqlite3.Row, outcome: str | None, *,
         (exchange["target"],),
     ).fetchone()
     due = outcome is not None and bool(exchange["cleanup"])
-    if due != (archived is not None) and not is_parent:  # what its own child posts brings it back
+    if due != (archived is not None) and not is_parent and not steered:  # what its own child posts brings it back
         yield f"{own} has come to {outcome} with cleanup {exchange['cleanup']} and was archived at {archived}"
 
 

@@ -11,12 +11,12 @@ from core.agents.choose import AgentBackends
 from core.agents.port import AgentEvent, Reply, TextDelta, Turn
 from core.channels import Channels
 from core.config.settings import ModelSettings, Settings
+from core.gateway import Feed
 from core.model.access import ALL, OPERATOR, Caller
 from core.model.clock import Clock
 from core.model.messages import Message, Usage, text_block
 from core.model.runs import RunRequest, RunTicket
 from core.model.sessions import Session
-from core.runtime.feed import RuntimeFeed
 from core.runtime.gateway import Runtime
 from core.runtime.turn import Backends
 from core.tools.dispatch import dispatch
@@ -153,7 +153,7 @@ async def echo(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
 class Listener:
     """Takes everything a feed hands out, in the background, as a console does."""
 
-    def __init__(self, feed: RuntimeFeed) -> None:
+    def __init__(self, feed: Feed) -> None:
         self.feed = feed
         self.events: list[Any] = []
         self._task = asyncio.create_task(self._listen())

@@ -1,0 +1,178 @@
+"""Which gateways there are, which of them are open, and which are shown in the list."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from console.live.words import LOCAL
+from core.fleet import Fleet
+from core.gateway import Gateway
+from core.model.connection import Connection
+from core.model.errors import Invalid, NotFound
+from core.model.keys import quoted
+
+LAST: Final = "it is the only one in the list: show another one first"
+
+
+class Kept(Gateway, Protocol):
+    """A gateway over a connection that is kept."""
+
+    def retry(self) -> None:
+        """Try to connect now instead of later."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class Listed(NamedTuple):
+    """A gateway that could be opened.
+
+    Attributes:
+        address: Its URL without secrets.
+        origin: Where it stands, such as `configuration` or `stored`.
+    """
+
+    name: str
+    address: str
+    origin: str
+
+
+class Directory(Protocol):
+    """The profiles, and what opens them."""
+
+    def listed(self) -> Sequence[Listed]:
+        """Return all profiles."""
+        ...
+
+    def open(self, name: str) -> Kept:
+        """Begin to connect a profile; the gateway is there at once, and says itself how far it has come.
+
+        Raises:
+            SwitchboardError: The profile cannot be used.
+        """
+        ...
+
+
+class Entry(NamedTuple):
+    """One gateway as the screen of gateways shows it.
+
+    Attributes:
+        name: Empty for the bundled runtime.
+        origin: Where the profile came from.
+        connection: None while it is not open.
+        shown: Its sessions are in the list.
+    """
+
+    name: str
+    title: str
+    address: str
+    origin: str
+    connection: Connection | None
+    shown: bool
+
+
+class Gateways:
+    """The gateways of one console.
+
+    Args:
+        local: What runs here, or answers for the process that does; None when only others are worked on.
+        kept: Connections that are open already; at first the sessions of all of these are shown.
+        directory: What else could be opened; None when there is nothing.
+
+    Attributes:
+        fleet: Those whose sessions are shown.
+    """
+
+    def __init__(
+        self, local: Gateway | None, kept: Mapping[str, Kept] | None = None, directory: Directory | None = None
+    ) -> None:
+        self.directory = directory
+        self._local = local
+        self._kept: dict[str, Kept] = dict(kept or {})
+        self.fleet = Fleet({**({"": local} if local is not None else {}), **self._kept})
+
+    def entries(self) -> list[Entry]:
+        """Return all of them: the bundled runtime, those with a profile, then others that are open."""
+        known = {each.name: each for each in (self.directory.listed() if self.directory is not None else ())}
+        names = dict.fromkeys([*known, *self._kept])
+        entries = [self._entry(name, known.get(name)) for name in names]
+        if self._local is None:
+            return entries
+        here = self._local.connection
+        return [Entry("", LOCAL, here.address, "this machine", here, "" in self.fleet.names), *entries]
+
+    def show_alone(self, name: str) -> None:
+        """Show the sessions of one gateway only; the others stay connected.
+
+        Raises:
+            SwitchboardError: Its profile cannot be used.
+        """
+        if name not in self.fleet.names:
+            self.fleet.add(name, self._opened(name))
+        for other in self.fleet.names:
+            if other != name:
+                self.fleet.remove(other)
+
+    def toggle(self, name: str) -> bool:
+        """Add the sessions of a gateway to the list, or take them out; whether they are in it now.
+
+        Raises:
+            Invalid: It is the last one.
+            SwitchboardError: Its profile cannot be used.
+        """
+        if name not in self.fleet.names:
+            self.fleet.add(name, self._opened(name))
+            return True
+        self._hide(name)
+        return False
+
+    def why_not_retry(self, name: str) -> str | None:
+        """Return why there is nothing to try again, None when there is."""
+        if name in self._kept:
+            return None
+        return "nothing lies between: it is this machine" if not name else "it is not connected: ↵ connects it"
+
+    def retry(self, name: str) -> None:
+        """Try to connect now."""
+        self._kept[name].retry()
+
+    def why_not_disconnect(self, name: str) -> str | None:
+        """Return why a gateway cannot be disconnected, None when it can."""
+        if name not in self._kept:
+            return "it runs here: leave the console to end it" if not name else "it is not connected"
+        return LAST if self.fleet.names == (name,) else None
+
+    async def disconnect(self, name: str) -> None:
+        """Take a gateway out of the list and end its connection."""
+        if name in self.fleet.names:
+            self._hide(name)
+        await self._kept.pop(name).close()
+
+    async def close(self) -> None:
+        """End all connections; what runs here is somebody else's to end."""
+        kept, self._kept = list(self._kept.values()), {}
+        await asyncio.gather(*(gateway.close() for gateway in kept))
+
+    def _hide(self, name: str) -> None:
+        if self.fleet.names == (name,):
+            raise Invalid(LAST)
+        self.fleet.remove(name)
+
+    def _opened(self, name: str) -> Gateway:
+        if not name and self._local is not None:
+            return self._local
+        known = self._kept.get(name)
+        if known is None:
+            if self.directory is None:
+                raise NotFound(f"no gateway is called {quoted(name)}")
+            known = self._kept[name] = self.directory.open(name)
+        return known
+
+    def _entry(self, name: str, known: Listed | None) -> Entry:
+        gateway = self._kept.get(name)
+        connection = gateway.connection if gateway is not None else None
+        address = known.address if known is not None else connection.address if connection else ""
+        origin = known.origin if known is not None else "given at the start"
+        return Entry(name, name, address, origin, connection, name in self.fleet.names)

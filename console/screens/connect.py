@@ -1,0 +1,236 @@
+"""The gateways: which there are, how each is reached, and whose sessions are in the list."""
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from rich.style import Style
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+
+from console.actions import Action
+from console.live.clean import clean_line
+from console.live.connections import INKS, broken, data_age, state_words
+from console.live.desk import Desk
+from console.live.dirty import Dirty
+from console.live.gateways import Entry, Gateways
+from console.screens.page import BACK, HELP, Page, bindings
+from console.widgets.ink import fit, inks_of
+from console.widgets.line_list import LineList
+from console.widgets.sheet import Fact, Sheet
+from core.model.connection import ConnectionState
+from core.model.errors import SwitchboardError
+
+HOW_TO_ADD: Final = (
+    "`switchboard connect URL` pairs with a gateway and stores it under a name; or name it in the configuration:"
+    ' gateways: {prod: {url: "wss://host:18789", token: {env: "PROD_TOKEN"}}}'
+)
+_Line = list[tuple[str, Style]]
+
+
+class ConnectScreen(Page):
+    """The screen of gateways."""
+
+    TABLE = (
+        Action(
+            "only", "enter", "↵", "this alone", "Show the sessions of this gateway alone; the others stay connected"
+        ),
+        Action("toggle", "space", "space", "in list", "Add its sessions to the list, or take them out"),
+        Action("retry", "r", "r", "try now", "Try to connect now instead of later"),
+        Action("disconnect", "d", "d", "disconnect", "Take it out of the list and end the connection"),
+        BACK,
+        HELP,
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
+    AUTO_FOCUS = "#gateways"
+    DEFAULT_CSS = """
+    ConnectScreen #gateways { height: 1fr; background: $ink-panel; }
+    ConnectScreen #facts { height: 11; border-top: solid $ink-rule; }
+    ConnectScreen.-medium #facts { height: 14; }
+    ConnectScreen.-wide #parts { layout: horizontal; }
+    ConnectScreen.-wide #gateways { width: 110; height: 100%; }
+    ConnectScreen.-wide #facts { width: 1fr; height: 100%; border-top: none; border-left: solid $ink-rule; }
+    """
+
+    def __init__(self, desk: Desk, gateways: Gateways) -> None:
+        super().__init__(desk)
+        self._gateways = gateways
+        self.list = _List(self._now, lambda: self.console.connection_signs)
+        self.facts = Sheet(id="facts")
+
+    def compose(self) -> ComposeResult:
+        """Put the gateways above what is known of the selected one, on a wide screen beside it."""
+        yield self.title_line
+        with Container(id="parts"):
+            yield self.list
+            yield self.facts
+        yield self.notice
+        yield self.bottom
+
+    def on_mount(self) -> None:
+        """Show what there is, and keep the times true."""
+        self._show()
+        self.set_interval(1.0, self._show)
+
+    def show_dirty(self, dirty: Dirty) -> None:
+        """Draw what changed."""
+        if dirty.connections or dirty.all:
+            self._show()
+
+    def why_not(self, action_id: str) -> str | None:
+        """Return why an action does not work now, None when it does."""
+        current = self.list.current
+        if action_id in {"back", "help"}:
+            return None
+        if current is None:
+            return "there is no gateway here"
+        if action_id == "retry":
+            return self._gateways.why_not_retry(current.name)
+        return self._gateways.why_not_disconnect(current.name) if action_id == "disconnect" else None
+
+    # What the keys do
+
+    def do_only(self) -> None:
+        """Show one gateway alone, and go to its sessions."""
+        if self._done(self._gateways.show_alone):
+            self.dismiss(None)
+
+    def do_toggle(self) -> None:
+        """Add a gateway to the list, or take it out."""
+        self._done(self._gateways.toggle)
+
+    def do_retry(self) -> None:
+        """Try to connect now."""
+        self._done(self._gateways.retry)
+        self.say(f"{self._current.title} is being tried")
+
+    def do_disconnect(self) -> None:
+        """End a connection."""
+        name = self._current.name
+        self.run_worker(self._disconnect(name), group="deeds")
+
+    async def _disconnect(self, name: str) -> None:
+        await self._gateways.disconnect(name)
+        self._show()
+        self.say(f"{name} is disconnected; what was written to its sessions is kept")
+
+    def _done(self, deed: Callable[[str], object]) -> bool:
+        try:
+            deed(self._current.name)
+        except SwitchboardError as error:
+            self.say(error.message, "error")
+            return False
+        self._show()
+        return True
+
+    @on(LineList.Chosen)
+    def _chosen(self) -> None:
+        self.action_do("only")
+
+    @on(LineList.Moved)
+    def _moved(self) -> None:
+        self._show()
+
+    # What is shown
+
+    @property
+    def _current(self) -> Entry:
+        current = self.list.current
+        assert current is not None, "an action that needs one is refused without"
+        return current
+
+    def _now(self) -> int:
+        return self.desk.wall_ms()
+
+    def _show(self) -> None:
+        self.list.show(self._gateways.entries())
+        shown = sum(entry.shown for entry in self.list.entries)
+        about = "how each is reached, and whose sessions are shown"
+        self.title_line.show(
+            "GATEWAYS", about, f"{shown} of {self.list.count} in the list", focused=self.list.has_focus
+        )
+        self.facts.show(self._facts(self.list.current))
+        self.show_keys()
+
+    def _facts(self, entry: Entry | None) -> list[Fact]:
+        if entry is None:
+            return [Fact("", "MORE GATEWAYS", heading=True), Fact("how", HOW_TO_ADD, "muted")]
+        facts = [Fact("", entry.title, heading=True), *self._standing(entry)]
+        facts.append(Fact("address", clean_line(entry.address, 200) or "unknown", "muted"))
+        facts.append(Fact("known from", entry.origin, "muted"))
+        return [*facts, Fact("", "MORE GATEWAYS", heading=True), Fact("how", HOW_TO_ADD, "muted")]
+
+    def _standing(self, entry: Entry) -> list[Fact]:
+        """Return how a gateway is reached, what to do where it is not, and what it allows."""
+        connection, now = entry.connection, self._now()
+        if connection is None:
+            return [Fact("state", "not connected: ↵ or space connects it")]
+        facts = [Fact("state", state_words(connection, now), INKS[connection.state])]
+        wrong = broken(connection, now)
+        if wrong is not None:
+            facts += [Fact("why", wrong[0], INKS[connection.state]), Fact("next", wrong[1])]
+        elif connection.detail:
+            facts.append(Fact("note", clean_line(connection.detail, 300)))
+        if data_age(connection, now) and entry.shown:
+            facts.append(Fact("its rows", f"stay in the list: {data_age(connection, now)}", "muted"))
+        if connection.version:
+            facts.append(Fact("version", clean_line(connection.version, 80)))
+        if connection.scopes:
+            facts.append(Fact("scopes", clean_line(", ".join(connection.scopes), 200)))
+        return facts
+
+
+class _List(LineList):
+    """The gateways, one or two lines each; the cursor stays on its gateway."""
+
+    def __init__(self, now: Callable[[], int], signs: Callable[[], dict[ConnectionState, str]]) -> None:
+        super().__init__(id="gateways")
+        self._now = now
+        self._signs = signs
+        self.entries: list[Entry] = []
+
+    @property
+    def current(self) -> Entry | None:
+        """The gateway under the cursor."""
+        return self.entries[self.cursor] if self.entries else None
+
+    def show(self, entries: list[Entry]) -> None:
+        """Show these."""
+        current = self.current
+        self.entries = entries
+        places = {entry.name: place for place, entry in enumerate(entries)}
+        if current is not None:
+            self.cursor = places.get(current.name, self.cursor)
+        self.set_heights([2 if self._detail(entry) else 1 for entry in entries])
+
+    def nothing(self) -> tuple[str, ...]:
+        """Say how a gateway comes here."""
+        return ("No gateway is known yet.", "`switchboard connect URL` pairs with one and stores it.")
+
+    def row_lines(self, index: int, width: int) -> list[_Line]:
+        """Return the one or two lines of a gateway."""
+        entry, inks = self.entries[index], inks_of(self)
+        connection, muted = entry.connection, inks.style("muted")
+        sign, state, ink = " ", "not connected", "muted"
+        version = ""
+        if connection is not None:
+            ink = INKS[connection.state]
+            sign, state = self._signs()[connection.state], state_words(connection, self._now())
+            version = connection.version
+        listed = "in the list" if entry.shown else ""
+        name_room = min(24, width // 6)
+        room = max(0, width - name_room - 16)
+        state_room = min(32, room)
+        first = [
+            (f"{sign} ", inks.style(ink)),
+            (fit(clean_line(entry.title, 40), name_room), inks.style("text", bold=entry.shown)),
+            (fit(state, state_room), inks.style(ink)),
+            (fit(clean_line(version, 40) or clean_line(entry.address, 80), room - state_room - 1) + " ", muted),
+            (fit(listed, 12), inks.style("accent")),
+        ]
+        return [first, [("  " + fit(self._detail(entry), width - 3), muted)]]
+
+    def _detail(self, entry: Entry) -> str:
+        connection = entry.connection
+        return clean_line(connection.detail, 300) if connection is not None else ""

@@ -1,0 +1,225 @@
+"""The older store of OpenClaw: `sessions.json` beside one JSONL file a transcript, read without changing anything."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+from core.imports.branch import Branch
+from core.imports.entries import Entry, milliseconds
+from core.imports.report import Notes
+from core.imports.source import Facts, Source, SourceSession, Transcript, read_facts
+from core.model.errors import Unavailable
+
+INDEX: Final = "sessions.json"
+KNOWN_VERSION: Final = 4
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+_FILE: Final = re.compile(r"(?P<stem>.+)\.jsonl(?:\.(?P<fate>reset|deleted|bak)\.(?P<when>.+))?")
+_BALLAST: Final = frozenset({"skillsSnapshot", "systemPromptReport", "contextBudgetStatus"})
+_LEFT_OUT: Final[Mapping[str, str]] = {
+    "deleted": "transcripts that were deleted there",
+    "bak": "copies of transcripts that were made before compacting them",
+}
+
+
+def read_source(folder: Path, agent_id: str) -> Source:
+    """Return the sessions of a folder that holds `sessions.json` and transcripts.
+
+    Raises:
+        Unavailable: The index or the folder cannot be read.
+    """
+    notes = Notes()
+    index = _read_index(folder / INDEX)
+    transcripts = _files(folder, notes)
+    used: set[Path] = set()
+    sessions: list[SourceSession] = []
+    for key, entry in index.items():
+        if not isinstance(entry, dict):
+            notes.add("rows that are no JSON object", key)
+            continue
+        facts = read_facts(key, agent_id, cast("dict[str, Any]", entry))
+        session = _session(facts, cast("dict[str, Any]", entry), transcripts)
+        used.update(path for path, _ in session[1])
+        sessions.append(session[0])
+    for stem, found in transcripts.items():
+        orphans = [(path, when) for path, when in found if path not in used]
+        if orphans:
+            sessions.append(_orphan(stem, agent_id, orphans))
+    sessions.sort(key=lambda session: session.facts.updated_at)
+    return Source(agent_id, tuple(sessions), notes)
+
+
+def _session(
+    facts: Facts, entry: Mapping[str, Any], transcripts: Mapping[str, list[tuple[Path, str]]]
+) -> tuple[SourceSession, list[tuple[Path, str]]]:
+    """Return a session with its transcripts, oldest first, and their files."""
+    named = Path(str(entry.get("sessionFile") or "")).name  # the folder may have moved since
+    match = _FILE.fullmatch(named)
+    stems = dict.fromkeys([match["stem"]] if match else [])
+    stems[facts.session_id] = None
+    found = [file for stem in stems for file in transcripts.get(stem, [])]
+    current = next((file for file in found if not file[1]), None)
+    files = sorted((file for file in found if file[1]), key=lambda file: file[1])
+    read = [_transcript(path, _header_id(path) or path.name) for path, _ in files]
+    if current is not None:
+        read.append(_transcript(current[0], facts.session_id))
+        files.append(current)
+    else:
+        read.append(Transcript(facts.session_id, _nothing))
+    created = facts.created_at or min((_first_time(path) for path, _ in files), default=0) or facts.updated_at
+    return SourceSession(replace(facts, created_at=created), tuple(read)), files
+
+
+def _orphan(stem: str, agent_id: str, files: list[tuple[Path, str]]) -> SourceSession:
+    """Return transcripts that no row names any more as an archived session of their own."""
+    files = sorted(files, key=lambda file: (not file[1], file[1]))
+    newest = max(int(path.stat().st_mtime * 1000) for path, _ in files)
+    created = min(_first_time(path) for path, _ in files) or newest
+    read = tuple(_transcript(path, _header_id(path) or path.name) for path, _ in files)
+    facts = Facts(
+        key=f"agent:{agent_id}:import:{stem}",
+        agent_id=agent_id,
+        session_id=read[-1].transcript_id,
+        origin="import",
+        display_name="an old transcript, of a session that is not known any more",
+        created_at=created,
+        updated_at=newest,
+        archived_at=newest,
+    )
+    return SourceSession(facts, read)
+
+
+def _files(folder: Path, notes: Notes) -> dict[str, list[tuple[Path, str]]]:
+    """Return the transcripts of a folder by the stem of their names, each with the time it was put aside, if it was."""
+    found: dict[str, list[tuple[Path, str]]] = {}
+    for path in sorted(_listed(folder)):
+        if path.name == INDEX:
+            continue
+        match = _FILE.fullmatch(path.name)
+        fate = match["fate"] if match else None
+        if match is None or (match["when"] or "").endswith(".zst") or not path.is_file():
+            deleted = ".jsonl.deleted." in path.name
+            notes.add(_LEFT_OUT["deleted"] if deleted else "files that are no transcripts", path.name)
+        elif fate in _LEFT_OUT:
+            notes.add(_LEFT_OUT[fate], path.name)
+        else:
+            found.setdefault(match["stem"], []).append((path, match["when"] or ""))
+    return found
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise Unavailable(f"the folder {folder} cannot be read: {error.strerror}") from None
+
+
+def _read_index(path: Path) -> Mapping[str, Any]:
+    """Read `sessions.json` without what no session needs here, which is most of it."""
+
+    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in pairs if name not in _BALLAST}
+
+    try:
+        found = json.loads(path.read_bytes(), object_pairs_hook=keep)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise Unavailable(f"{path} is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise Unavailable(f"{path} is damaged: expected an object of sessions by their keys")
+    return cast("Mapping[str, Any]", found)
+
+
+def _transcript(path: Path, transcript_id: str) -> Transcript:
+    return Transcript(transcript_id, partial(_active_entries, path))
+
+
+def _nothing(_: Notes) -> Iterator[Entry]:
+    return iter(())
+
+
+def _active_entries(path: Path, notes: Notes) -> Iterator[Entry]:
+    """Yield the entries of the active branch of a file, reading it twice and holding one entry at a time.
+
+    Raises:
+        Unavailable: The file cannot be read.
+    """
+    branch = Branch()
+    for entry in _entries(path, notes):
+        branch.add(entry)
+    marks = branch.active()
+    left = 0
+    for mark, entry in zip(marks, _entries(path, Notes()), strict=False):  # the file may have grown meanwhile
+        if mark:
+            yield entry
+        else:
+            left += entry.get("type") == "message"
+    notes.add("messages on branches that were left", path.name, left)
+
+
+def _entries(path: Path, notes: Notes) -> Iterator[Entry]:
+    """Yield every entry of a file but the headers; what cannot be read is counted."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(_lines(file), 1):
+                if not line.strip():
+                    continue
+                entry = _parse(line)
+                if entry is None:
+                    torn = not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES
+                    words = "last lines that were only half written" if torn else "lines that cannot be read"
+                    notes.add(words, f"{path.name}:{number}")
+                elif entry.get("type") == "session":
+                    _check_version(entry, path, notes)
+                else:
+                    yield entry
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is too long only its beginning."""
+    readline: Callable[[int], bytes] = file.readline
+    while line := readline(MAX_LINE_BYTES):
+        yield line
+        while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = readline(MAX_LINE_BYTES)
+
+
+def _parse(line: bytes) -> Entry | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Entry", entry) if isinstance(entry, dict) else None
+
+
+def _check_version(header: Entry, path: Path, notes: Notes) -> None:
+    version = header.get("version")
+    if isinstance(version, int) and version > KNOWN_VERSION:
+        notes.add(f"transcripts of version {version}, newer than known: read as if they were known", path.name)
+
+
+def _header(path: Path) -> Entry:
+    """Return the first entry of a file, an empty one when it cannot be read; the import itself will say why."""
+    try:
+        with path.open("rb") as file:
+            return _parse(file.readline(MAX_LINE_BYTES)) or {}
+    except OSError:
+        return {}
+
+
+def _header_id(path: Path) -> str | None:
+    header = _header(path)
+    found = header.get("id")
+    return found if header.get("type") == "session" and isinstance(found, str) else None
+
+
+def _first_time(path: Path) -> int:
+    return milliseconds(_header(path).get("timestamp"))

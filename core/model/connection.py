@@ -1,0 +1,38 @@
+"""How a gateway is reached, and how current its answers are."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+ConnectionState = Literal["live", "reading", "connecting", "lost", "refused"]
+REACHED: Final[frozenset[ConnectionState]] = frozenset({"live", "reading"})
+"""The states in which a gateway answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The way to one gateway at one moment.
+
+    Attributes:
+        state: `live`: it runs work and tells every change; `reading`: it shows what is stored, another process owns it;
+            `connecting`: for the first time; `lost`: it was live and is being reached again; `refused`: it answered,
+            and trying again by itself would not help.
+        detail: One sentence for the operator: who owns it, what is wrong, what to do; empty when all is well.
+        name: Name of the profile, empty for the bundled runtime.
+        address: The URL without secrets, or `local`.
+        heard_at: ms since the Unix epoch by the local clock when something was last heard; None where nothing lies
+            between, so that answers are always current.
+        retry_at: ms since the Unix epoch by the local clock of the next attempt, None when none is planned.
+        latency_ms: Of the last request that measured it, None when none has.
+        version: What the gateway calls itself, such as `switchboard 0.2.0` or `openclaw 2026.9.6`; empty when unknown.
+        scopes: What this connection may do, as the gateway granted it: `operator.read` and so on; empty when unknown.
+    """
+
+    state: ConnectionState
+    detail: str = ""
+    name: str = ""
+    address: str = "local"
+    heard_at: int | None = None
+    retry_at: int | None = None
+    latency_ms: float | None = None
+    version: str = ""
+    scopes: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Other gateways, over the wire: the connection, who we are to them, and the port over what they speak."""

@@ -1,0 +1,327 @@
+"""Reaching a gateway by its profile: one object from the first moment on, whatever it turns out to speak."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Final
+
+from core.gateway import Action, AgentInfo, Feed, Gateway, ModelInfo, NativeTool
+from core.model.access import Caller, Scope
+from core.model.clock import Clock
+from core.model.connection import Connection
+from core.model.errors import Unavailable
+from core.model.events import ConnectionChanged, Cursor, Event, Reloaded
+from core.model.exchanges import Delivery, DeliveryState, Exchange
+from core.model.messages import Draft, Message
+from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
+from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.remote.credentials import ProfilePassport
+from core.remote.hello import Hello, HelloRequest
+from core.remote.link import Link
+from core.remote.profile import Profile, check_open
+from core.remote.websocket import dialer
+from core.rules.policy import PolicyDecision
+from core.rules.ruleset import RuleSet
+from core.wire.frames import NATIVE
+
+CAPS: Final = ("tool-events", NATIVE)
+"""What we understand: a gateway of ours then tells its events in the port's own words."""
+
+
+def connect(profile: Profile, state: Path, clock: Clock) -> "RemoteGateway":
+    """Begin to connect to a gateway; nobody waits for it, and it says itself how far it has come.
+
+    Args:
+        state: Directory of this machine, with the device's key and the tokens that gateways gave it.
+
+    Raises:
+        Invalid: The address cannot be meant, or would send what is secret in the open.
+    """
+    check_open(profile)
+    passport = ProfilePassport(profile, state)
+    address = str(profile.origin)
+    link = Link(dialer(profile), HelloRequest(passport, caps=CAPS), clock=clock, name=profile.name, address=address)
+    gateway = RemoteGateway(link, profile)
+    link.start()
+    return gateway
+
+
+class RemoteGateway:
+    """A gateway elsewhere; see `core.gateway.Gateway`. What it speaks is known with its first hello."""
+
+    def __init__(self, link: Link, profile: Profile) -> None:
+        self._link = link
+        self._profile = profile
+        self._inner: Gateway | None = None
+        self._native: bool | None = None
+        self._catch_up: Callable[[Hello], Awaitable[None]] = link.on_up
+        self._feeds: list[_LateFeed] = []
+        self._turn = asyncio.Event()
+        link.on_up, link.on_change = self._up, self._changed
+
+    async def opened(self) -> None:
+        """Wait for the first connection, or for the reason why there is none.
+
+        Raises:
+            SwitchboardError: That reason.
+        """
+        await self._link.open()
+
+    def retry(self) -> None:
+        """Try to connect now instead of later."""
+        self._link.retry()
+
+    async def close(self) -> None:
+        """End the connection and all feeds."""
+        for feed in list(self._feeds):
+            feed.close()
+        from core.remote.native import NativeGateway
+        from core.remote.openclaw import OpenClawGateway
+
+        if isinstance(self._inner, NativeGateway | OpenClawGateway):
+            await self._inner.close()
+        else:
+            await self._link.close()
+
+    # The port
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in force there; the usual ones until they are known."""
+        return self._inner.rules if self._inner is not None else RuleSet()
+
+    @property
+    def connection(self) -> Connection:
+        """How the gateway is reached."""
+        return self._inner.connection if self._inner is not None else self._link.connection
+
+    def now_ms(self) -> int:
+        """Return the gateway's time in ms since the Unix epoch."""
+        return self._link.now_ms()
+
+    def refusal(self, action: Action, key: str | None = None) -> str | None:
+        """Return why an action is not possible now, in one sentence; None when it is."""
+        if self._inner is not None:
+            return self._inner.refusal(action, key)
+        return self._link.connection.detail or "this gateway is still being connected to"
+
+    def policy_of(self, session: Session) -> PolicyDecision | None:
+        """Return the effective send policy of a session; None where it is not known."""
+        return self._inner.policy_of(session) if self._inner is not None else None
+
+    def native_tool(self, name: str) -> NativeTool | None:
+        """Return a session tool that the gateway runs itself; None when it runs here."""
+        return self._inner.native_tool(name) if self._inner is not None else None
+
+    async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
+        """Return sessions, newest first."""
+        return await (await self._there()).list_sessions(query, scope)
+
+    async def get_session(self, ref: str, scope: Scope) -> Session:
+        """Return one session by canonical key or by session id."""
+        return await (await self._there()).get_session(ref, scope)
+
+    async def history(
+        self,
+        ref: str,
+        scope: Scope,
+        *,
+        limit: int,
+        before: int | None = None,
+        include_tools: bool = True,
+        in_brief: bool = False,
+    ) -> HistoryPage:
+        """Return the newest `limit` messages, or those before a `seq`, in order."""
+        there = await self._there()
+        return await there.history(
+            ref, scope, limit=limit, before=before, include_tools=include_tools, in_brief=in_brief
+        )
+
+    async def search(
+        self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
+    ) -> list[SearchHit]:
+        """Return messages that hold every word, newest first."""
+        return await (await self._there()).search(text, scope, key=key, limit=limit, redacted=redacted)
+
+    async def agents(self) -> list[AgentInfo]:
+        """Return the configured agents, the default one first."""
+        return await (await self._there()).agents()
+
+    async def models(self) -> list[ModelInfo]:
+        """Return the models that sessions and spawns may name."""
+        return await (await self._there()).models()
+
+    async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
+        """Return the newest runs of a session, newest first."""
+        return await (await self._there()).runs(key, scope, limit=limit)
+
+    async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
+        """Have a message accepted for a session."""
+        return await (await self._there()).start_run(request, caller)
+
+    async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
+        """Wait until a run ends, at most `timeout` seconds."""
+        return await (await self._there()).wait_run(run_id, timeout)
+
+    async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
+        """Stop runs of a session; return their ids."""
+        return await (await self._there()).abort(ref, caller, run_id=run_id)
+
+    async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
+        """Change label, model, levels or send policy of a session."""
+        return await (await self._there()).patch(ref, patch, caller)
+
+    async def reset(self, ref: str, caller: Caller) -> Session:
+        """Give the session an empty transcript."""
+        return await (await self._there()).reset(ref, caller)
+
+    async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
+        """Take a session out of the list, or bring it back."""
+        return await (await self._there()).archive(ref, caller, archived=archived)
+
+    async def create(self, new: NewSession, caller: Caller) -> Session:
+        """Make a session without a message."""
+        return await (await self._there()).create(new, caller)
+
+    async def delete(self, ref: str, caller: Caller) -> None:
+        """Remove a session with its transcripts, for good."""
+        await (await self._there()).delete(ref, caller)
+
+    async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
+        """Append a message without a run."""
+        return await (await self._there()).append(ref, draft, caller)
+
+    async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
+        """Return an exchange with the delivery of its announce, None when the run has none."""
+        return await (await self._there()).exchange(exchange_id)
+
+    async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
+        """Return the newest exchanges of a session."""
+        return await (await self._there()).exchanges(key, limit=limit)
+
+    async def deliveries(
+        self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
+    ) -> list[Delivery]:
+        """Return the newest deliveries, newest first."""
+        return await (await self._there()).deliveries(key, states=states, limit=limit)
+
+    async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
+        """Send a delivery again."""
+        return await (await self._there()).retry_delivery(delivery_id, caller)
+
+    async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
+        """Give a delivery up."""
+        return await (await self._there()).drop_delivery(delivery_id, caller)
+
+    async def transcript_path(self, session: Session) -> Path | None:
+        """Return where the transcript's file is, None where there is none to reach."""
+        return await (await self._there()).transcript_path(session)
+
+    def subscribe(self, after: Cursor | None = None) -> Feed:
+        """Hear of what happens; before the first connection only of the way to it."""
+        feed = _LateFeed(self._feeds.remove)
+        self._feeds.append(feed)
+        if self._inner is not None:
+            feed.attach(self._inner.subscribe(after))
+        return feed
+
+    # The way there
+
+    async def _there(self) -> Gateway:
+        while self._inner is None:
+            if self._link.connection.detail:
+                raise Unavailable(self._link.connection.detail)
+            self._turn.clear()
+            await self._turn.wait()
+        return self._inner
+
+    async def _up(self, hello: Hello) -> None:
+        """Choose how to speak to it, once and whenever another kind of gateway answers there; then catch up."""
+        if hello.native != self._native:
+            from core.remote.native import NativeGateway
+            from core.remote.openclaw import OpenClawGateway
+
+            inner = NativeGateway(self._link) if hello.native else OpenClawGateway(self._link, self._profile)
+            self._catch_up, self._link.on_up = self._link.on_up, self._up
+            await self._catch_up(hello)
+            self._native, self._inner = hello.native, inner
+            for feed in self._feeds:
+                feed.attach(inner.subscribe())
+                feed.put(Reloaded())
+            self._turn.set()
+        else:
+            await self._catch_up(hello)
+
+    def _changed(self, connection: Connection) -> None:
+        self._turn.set()
+        for feed in self._feeds:
+            feed.put(ConnectionChanged(connection))
+
+
+class _LateFeed:
+    """A subscriber's stream that begins before it is known what it is a stream of; see `core.gateway.Feed`."""
+
+    def __init__(self, leave: Callable[["_LateFeed"], None]) -> None:
+        self._leave = leave
+        self._inner: Feed | None = None
+        self._keys: set[str | None] = set()
+        self._early: deque[Event] = deque()
+        self._turn = asyncio.Event()
+        self._closed = False
+
+    @property
+    def cursor(self) -> Cursor:
+        """The `rev` up to which everything durable has been handed out."""
+        return self._inner.cursor if self._inner is not None else 0
+
+    def watch(self, key: str | None) -> None:
+        """Want the messages, deltas and tool progress of a session, or of all."""
+        self._keys.add(key)
+        if self._inner is not None:
+            self._inner.watch(key)
+
+    def unwatch(self, key: str | None) -> None:
+        """Want them no longer."""
+        self._keys.discard(key)
+        if self._inner is not None:
+            self._inner.unwatch(key)
+
+    def put(self, event: Event) -> None:
+        """Tell something before the stream of the gateway goes on."""
+        self._early.append(event)
+        self._turn.set()
+
+    def attach(self, inner: Feed) -> None:
+        """Go on with this stream."""
+        old, self._inner = self._inner, inner
+        for key in self._keys:
+            inner.watch(key)
+        if old is not None:
+            old.close()
+        self._turn.set()
+
+    def close(self) -> None:
+        """End the stream."""
+        if not self._closed:
+            self._closed = True
+            self._leave(self)
+            if self._inner is not None:
+                self._inner.close()
+            self._turn.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate over what happens, until the feed is closed."""
+        while not self._closed:
+            if self._early:
+                yield self._early.popleft()
+                continue
+            inner = self._inner
+            if inner is not None:
+                async for event in inner:
+                    yield event
+                if inner is not self._inner:
+                    continue
+            self._turn.clear()
+            if not self._closed and not self._early and inner is self._inner:
+                await self._turn.wait()

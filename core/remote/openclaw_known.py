@@ -1,0 +1,334 @@
+"""What is known of an OpenClaw gateway, kept true: read once after each connection, then from its events.
+
+The list of sessions is read when a connection comes up and never again while it holds; a gateway with thousands of
+sessions needs seconds for it. After a connection was lost, the list is compared with what was known, and the
+transcripts that somebody watches are read on from where they ended.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
+
+from core.gateway import AgentInfo
+from core.model.access import Scope
+from core.model.connection import Connection
+from core.model.errors import Forbidden, Invalid, NotFound, SwitchboardError, Unavailable
+from core.model.events import ConnectionChanged, Delta, Reloaded
+from core.model.keys import parse, quoted
+from core.model.runs import Run, RunState
+from core.model.sessions import Session
+from core.remote.dialect import ADMIN, READ, WRITE, Dialect, row_of
+from core.remote.hello import Hello, mapping
+from core.remote.link import Link
+from core.remote.openclaw_feed import Hub
+from core.remote.openclaw_follow import Follower, Mirror
+from core.remote.openclaw_live import LATE_SECONDS, Live
+from core.remote.openclaw_roster import Roster, Said
+from core.remote.openclaw_rows import allowed_tools, place_of, read_rules, rows_of, text, unwrapped, whole, words_of
+from core.rules.ruleset import RuleSet
+
+PAGE: Final = 200
+LIST_SECONDS: Final = 120.0
+"""An older gateway with very many sessions takes that long."""
+WAIT_SECONDS: Final = 60.0
+PAUSE_SECONDS: Final = 5.0
+"""Between two catch-ups; frames that miss without end must not keep a gateway busy."""
+_IMPLIED: Final = {READ: {READ, WRITE, ADMIN}, WRITE: {WRITE, ADMIN}}
+
+
+class Known:
+    """What is known of one gateway.
+
+    Attributes:
+        rules: As far as the gateway tells them; `rules_known` says whether it does.
+        dialect: The gateway's ways; None before its first hello.
+        allowed: Tools that it opened to calls over the wire; None when it does not tell.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link: Final = link
+        self.rules = RuleSet()
+        self.rules_known = False
+        self.agents: list[AgentInfo] = []
+        self.dialect: Dialect | None = None
+        self.allowed: frozenset[str] | None = None
+        self.hub: Final = Hub(link.clock.now_ms(), self._partial, self._watch)
+        self.roster: Final = Roster(self.hub)
+        self.live: Final = Live(
+            self.hub, link.clock, link.now_ms, self.roster.run_changed, self._run_ended, self._last_words
+        )
+        self.follower: Final = Follower(link, self.hub, self.ways, self._moved, self.live.committed)
+        self._loaded = False
+        self._turn = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._catching_up = False
+        link.on_event, link.on_up, link.on_gap, link.on_change = self._take, self._up, self._gap, self._changed
+
+    def ways(self) -> Dialect:
+        """Return the gateway's ways.
+
+        Raises:
+            Unavailable: It was never reached.
+        """
+        if self.dialect is None:
+            raise Unavailable(self.link.connection.detail or "this gateway was not reached yet")
+        return self.dialect
+
+    def may(self, scope: str) -> bool:
+        """Whether the connection was granted a scope, as far as is known."""
+        hello = self.link.hello
+        if hello is None or hello.scopes is None:
+            return hello is not None
+        return any(granted in _IMPLIED.get(scope, {scope}) for granted in hello.scopes)
+
+    async def ready(self) -> None:
+        """Wait for the list of sessions to be read for the first time.
+
+        Raises:
+            SwitchboardError: The gateway cannot be reached, or does not let us in; nobody waits for it.
+        """
+        while not self._loaded:
+            connection = self.link.connection
+            if connection.detail:
+                raise Unavailable(connection.detail)
+            self._turn.clear()
+            await self._turn.wait()
+
+    def find(self, ref: str, scope: Scope) -> Session:
+        """Return a session by key or id.
+
+        Raises:
+            NotFound: There is none in this scope.
+        """
+        session = self.roster.by_ref(ref)
+        if session is None or not self.roster.sees(scope, session):
+            raise NotFound(f"there is no session {quoted(ref)}")
+        return session
+
+    async def close(self) -> None:
+        """End the connection and all feeds."""
+        for task in list(self._tasks):
+            task.cancel()
+        self.follower.close()
+        self.live.close()
+        await self.link.close()
+        self.hub.close()
+
+    # The connection
+
+    async def _up(self, hello: Hello) -> None:
+        self.dialect = Dialect.of(hello)
+        await self.link.request("sessions.subscribe", {})
+        await self._read_rules()
+        await self._read_list()
+        if not self._loaded:
+            self._loaded = True
+            self.hub.tell(Reloaded())
+        self._turn.set()
+
+    async def _read_rules(self) -> None:
+        agents = mapping(await self.link.request("agents.list", {}))
+        config: Mapping[str, Any] = {}
+        self.rules_known, self.allowed = False, None
+        try:
+            config = mapping(mapping(await self.link.request("config.get", {})).get("config"))
+        except (Forbidden, Invalid):
+            pass  # it is the gateway's to say who reads its configuration
+        else:
+            self.rules_known, self.allowed = bool(config), allowed_tools(config)
+        self.rules = read_rules(config, agents)
+        self.roster.default_agent = self.rules.default_agent
+        rows = {text(row, "id"): row for row in rows_of(agents, "agents")}
+        self.agents = [
+            AgentInfo(name, agent.name, _model(rows.get(name, {})), default=name == self.rules.default_agent)
+            for name, agent in self.rules.agents.items()
+        ]
+        self.agents.sort(key=lambda agent: not agent.default)
+
+    async def _read_list(self) -> None:
+        """Read all sessions, compare them with what was known, and read on in the transcripts that are watched."""
+        before = self.hub.rev
+        rows: list[Mapping[str, Any]] = []
+        more = True
+        while more:
+            params = self.ways().list_params(PAGE, len(rows))
+            answer = mapping(await self.link.request("sessions.list", params, timeout=LIST_SECONDS))
+            page = rows_of(answer, "sessions")
+            rows += page
+            more = bool(page) and answer.get("hasMore") is True
+        interrupted = self.live.interrupted() if self._loaded else []
+        self.roster.replace(rows, before)
+        for run in interrupted:
+            self._spawn(self._look_after(run))
+        for key in self.hub.watched_keys():
+            if self.follower.get(key) is not None:
+                self.follower.hint(key)
+
+    async def _look_after(self, run: Run) -> None:
+        """Ask for the end of a run that may have been missed."""
+        await self.ask_for_end(run.run_id, None)
+
+    def _gap(self) -> None:
+        if not self._catching_up:
+            self._catching_up = True
+            self._spawn(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        try:
+            await self._read_list()
+            await self.link.clock.sleep(PAUSE_SECONDS)
+        finally:
+            self._catching_up = False
+
+    def _changed(self, connection: Connection) -> None:
+        self._turn.set()
+        self.hub.tell(ConnectionChanged(connection))
+
+    # Events
+
+    def _take(self, name: str, payload: object) -> None:
+        data = mapping(payload)
+        key = text(data, "sessionKey")
+        if key is None:
+            return
+        match name:
+            case "chat":
+                self.live.chat(data, self._session_id(key))
+            case "agent" | "session.tool":
+                self.live.agent(data, self._session_id(key))
+                if text(mapping(data.get("data")), "phase") in {"result", "end"}:
+                    self._hint(key)
+            case "session.message":
+                self._take_message(key, data)
+            case "sessions.changed":
+                self._take_change(key, data)
+            case _:
+                pass
+
+    def _take_message(self, key: str, data: Mapping[str, Any]) -> None:
+        message = mapping(data.get("message"))
+        place = whole(data, "messageSeq") or place_of(message)
+        stored = text(data, "messageId") is not None  # an older gateway tells of a message before it has stored it
+        at = whole(message, "timestamp") or self.link.now_ms()
+        counts = stored and not self.hub.wants(key)  # in a transcript that is followed, places come with the messages
+        said = Said(text(message, "role") or "", unwrapped(words_of(message)), place if counts else None, at)
+        row = row_of(data)
+        if row is None:
+            self.roster.heard(key, said)
+        else:
+            self.roster.take(row, said if stored else None)
+        if stored:
+            self._hint(key, place)
+
+    def _take_change(self, key: str, data: Mapping[str, Any]) -> None:
+        reason, phase, run_id = text(data, "reason"), text(data, "phase"), text(data, "runId")
+        if reason == "delete":
+            self.follower.forget(key)
+            self.roster.remove(key)
+            return
+        row = row_of(data)
+        session = self.roster.take(row) if row is not None else self.roster.rows.get(key)
+        if run_id is not None and phase == "start":
+            self.live.begin(run_id, key, self._session_id(key))
+        if run_id is not None and phase in {"end", "error"}:
+            ended: RunState = "error" if phase == "error" else "done"
+            if session is not None and session.status in {"error", "aborted", "timed_out"}:
+                ended = session.status
+            self.live.end_late(run_id, ended)
+        if reason in {"reset", "compact"} or phase in {"end", "error", "message"}:
+            self._hint(key)
+
+    def _hint(self, key: str, place: int | None = None) -> None:
+        if self.hub.wants(key):
+            self.follower.hint(key, place)
+
+    def _session_id(self, key: str) -> str:
+        session = self.roster.rows.get(key)
+        return session.session_id if session is not None else ""
+
+    def _watch(self, key: str) -> None:
+        if self.follower.get(key) is not None and self.link.live:
+            self.follower.hint(key)
+
+    def _partial(self, key: str | None) -> list[Delta]:
+        return list(self.live.partial(key))
+
+    def _moved(self, mirror: Mirror) -> None:
+        session = self.roster.rows.get(mirror.key)
+        if session is not None:
+            name = mirror.session_id or session.session_id
+            places = {"first_seq": mirror.first_seq, "last_seq": mirror.last_seq}
+            self.roster.put(session._replace(session_id=name, **places))
+
+    # Runs
+
+    def _run_ended(self, run: Run) -> None:
+        self._spawn(self._tell_end(run))
+
+    async def _tell_end(self, run: Run) -> None:
+        try:
+            if self.hub.wants(run.key):
+                await self.follower.sync(run.key)
+        except SwitchboardError:
+            pass  # the words will be read when the connection is back
+        finally:
+            self.live.over(run)
+
+    async def ask_for_end(self, run_id: str, seconds: float | None) -> None:
+        """Ask the gateway for the end of a run until it has ended, at most that long."""
+        clock = self.link.clock
+        began = clock.monotonic()
+        while seconds is None or clock.monotonic() - began < seconds:
+            left = WAIT_SECONDS if seconds is None else min(WAIT_SECONDS, seconds - (clock.monotonic() - began))
+            params = {"runId": run_id, "timeoutMs": max(round(left * 1000), 1)}
+            asked = clock.monotonic()
+            answer = mapping(await self.link.request("agent.wait", params, timeout=left + WAIT_SECONDS, again=True))
+            status = text(answer, "status")
+            if status in {"ok", "error"}:
+                if text(mapping(answer.get("terminalReply")), "text") is None:
+                    await clock.sleep(LATE_SECONDS)  # what is heard knows more: its words, or that it is queued
+                run = self.live.get(run_id)
+                if run is None or run.state != "queued":
+                    await self._take_end(run_id, answer)
+                    return
+            if clock.monotonic() - asked < 1:  # it does not know the run, and does not wait for it either
+                await clock.sleep(1)
+
+    async def _take_end(self, run_id: str, answer: Mapping[str, Any]) -> None:
+        run = self.live.get(run_id)
+        if run is None or not run.live:
+            return
+        if answer.get("status") == "error":
+            state: RunState = "aborted" if answer.get("stopReason") == "rpc" else "error"
+            self.live.end(run_id, state, "", text(answer, "error") or "the run failed")
+            return
+        reply = text(mapping(answer.get("terminalReply")), "text")
+        self.live.end(run_id, "done", await self._last_words(run) if reply is None else reply)
+
+    async def _last_words(self, run: Run) -> str:
+        """Return what the agent said last in a run's session, for a run whose own last words were missed."""
+        with contextlib.suppress(SwitchboardError):
+            mirror = await self.follower.sync(run.key)
+            for message in reversed(await self.follower.read(mirror, mirror.last_seq - 10, mirror.last_seq)):
+                if message.role == "assistant" and message.timestamp >= run.accepted_at:
+                    return message.text
+        return ""
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        async def guarded() -> None:
+            with contextlib.suppress(SwitchboardError):  # the connection was lost: the next one catches up
+                await work
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def is_main(key: str) -> bool:
+    """Whether a key is that of an agent's main session."""
+    return parse(key).kind == "main"
+
+
+def _model(row: Mapping[str, Any]) -> str:
+    return text(mapping(row.get("model")), "primary") or text(row, "model") or "unknown"

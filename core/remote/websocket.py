@@ -1,0 +1,163 @@
+"""A WebSocket as a transport: TLS as the profile says, no compression, no redirects, no secrets in logs."""
+
+import asyncio
+import hashlib
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from core.model.errors import Invalid, Unavailable
+from core.remote.profile import Profile, Tls, check_open, parse_url
+from core.remote.refused import SLOW_SECONDS, Refused, unreachable
+from core.wire.frames import CLOSE_TOO_LARGE, MAX_FRAME
+from core.wire.transport import FrameTooLong, Transport
+
+OPEN_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 1.0
+_silent: Final = logging.getLogger("switchboard.remote.frames")
+_silent.setLevel(logging.CRITICAL)  # at its lowest level the library writes whole frames down, tokens and all
+
+
+class WebSocket:
+    """One open WebSocket."""
+
+    def __init__(self, connection: Any, peer: str) -> None:  # noqa: ANN401 - its module is imported when it is used
+        self.peer = peer
+        self.trusted = False
+        self._connection = connection
+
+    async def receive(self) -> str | None:
+        """Wait for the next frame; None when the connection has ended."""
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            frame = await self._connection.recv()
+        except ConnectionClosed as end:
+            if end.sent is not None and end.sent.code == CLOSE_TOO_LARGE:
+                raise FrameTooLong(f"a frame is longer than {MAX_FRAME} bytes") from None
+            return None
+        return frame if isinstance(frame, str) else bytes(frame).decode(errors="replace")
+
+    async def send(self, text: str) -> None:
+        """Send a frame; waits while the peer does not read."""
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            await self._connection.send(text)
+        except ConnectionClosed:
+            raise Unavailable("the connection has ended") from None
+
+    async def close(self, code: int, reason: str) -> None:
+        """End the connection, politely for a second."""
+        await self._connection.close(code, reason)
+
+
+def dialer(profile: Profile) -> Callable[[], Awaitable[Transport]]:
+    """Return what makes connections to a gateway."""
+
+    async def dial() -> Transport:
+        return await _dial(profile)
+
+    return dial
+
+
+async def _dial(profile: Profile) -> Transport:
+    """Connect.
+
+    Raises:
+        Refused: The address cannot be meant, what is there is no gateway, or its certificate is not the right one.
+        OSError: Nobody is there.
+    """
+    try:
+        check_open(profile)
+    except Invalid as error:
+        raise Refused(error) from None
+    origin, url = parse_url(profile.url)
+    where = profile.name or str(origin)
+    connect, handshake_error = await asyncio.to_thread(_load)
+    context = await asyncio.to_thread(tls_context, profile.tls) if origin.secure else None
+    try:
+        connection = await connect(
+            url,
+            compression=None,
+            max_size=MAX_FRAME,
+            ping_interval=None,  # the gateway's ticks tell whether it lives
+            open_timeout=OPEN_SECONDS,
+            close_timeout=CLOSE_SECONDS,
+            proxy=True if origin.secure else None,
+            logger=_silent,
+            ssl=context,
+        )
+    except ssl.SSLCertVerificationError as error:
+        raise _untrusted(where, error.verify_message) from None
+    except ssl.SSLError as error:
+        raise unreachable(where, f"it does not speak TLS as we do ({error.reason or 'no reason given'})") from None
+    except TimeoutError:
+        raise unreachable(where, f"no answer within {OPEN_SECONDS:g} s") from None
+    except handshake_error as error:
+        raise _no_gateway(where, error) from None
+    if profile.tls.fingerprint is not None and origin.secure:
+        shown = hashlib.sha256(
+            connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        ).hexdigest()
+        if shown != _plain(profile.tls.fingerprint):
+            connection.transport.abort()
+            raise _changed(where, shown)
+    return WebSocket(connection, str(origin))
+
+
+def _load() -> tuple[Any, type[Exception]]:
+    """Import the library, which takes a moment, with redirects turned off: credentials stay where they belong."""
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import InvalidHandshake
+
+    class Direct(connect):
+        def process_redirect(self, exc: Exception) -> Exception:
+            return exc
+
+    return Direct, InvalidHandshake
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Return how certificates are checked."""
+    context = ssl.create_default_context(cafile=str(tls.ca_file) if tls.ca_file else None)
+    if tls.fingerprint is not None:  # the one certificate is known: names and authorities say nothing more
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _plain(fingerprint: str) -> str:
+    return fingerprint.strip().lower().removeprefix("sha256:").replace(":", "")
+
+
+def _changed(where: str, shown: str) -> Refused:
+    sentence = (
+        f"{where} shows another certificate than the pinned one (sha256:{shown}): if it was renewed, pin the new one;"
+        " if not, somebody else answers there"
+    )
+    return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_CHANGED")
+
+
+def _untrusted(where: str, why: str) -> Refused:
+    sentence = (
+        f"the certificate of {where} does not verify ({why}): name its authority (caFile) or pin the certificate"
+        " by its SHA-256 fingerprint in the profile"
+    )
+    return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_UNTRUSTED")
+
+
+def _no_gateway(where: str, error: Exception) -> Refused:
+    from websockets.exceptions import InvalidStatus
+
+    if not isinstance(error, InvalidStatus):
+        return unreachable(where, "what answers there is no gateway")
+    status = error.response.status_code
+    if 300 <= status < 400:
+        sentence = f"{where} points elsewhere (HTTP {status}), which is not followed: give the gateway's own address"
+        return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS)
+    if status in {429, 502, 503, 504}:
+        return unreachable(where, f"it is not ready (HTTP {status})")
+    sentence = f"there is no gateway at {where}: it answers with HTTP {status}; check address and port"
+    return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS)

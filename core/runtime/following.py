@@ -1,0 +1,136 @@
+"""The side of a runtime whose state directory another process owns: it hears what the owner does, and asks it to do
+what is wanted here (DESIGN 5).
+
+What is stored is read here, from the same database. Changes come from the owner itself while it answers; from an owner
+that does not answer they are found by looking whether the database has changed, without words of running replies.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from core.gateway import Feed, Gateway
+from core.model.events import ConnectionChanged, DurableEvent, Event, Gap, Reloaded
+from core.runtime.feed import Hub
+from core.store.database import Store, data_version
+
+LOOK_SECONDS: Final = 0.5
+"""How often the database of an owner that does not answer is looked at."""
+PATIENCE_SECONDS: Final = 5.0
+"""How long a message waits for the next owner when the one that was asked has died."""
+
+
+class Following:
+    """What a process that does not own the state directory has of the one that does.
+
+    Args:
+        catch_up: Publishes what was stored since the last time.
+        publish: Publishes what the owner tells of, in its order.
+
+    Attributes:
+        owner: The owner's port while it answers, else None.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        hub: Hub,
+        catch_up: Callable[[], Awaitable[None]],
+        publish: Callable[[list[DurableEvent]], None],
+    ) -> None:
+        self.owner: Gateway | None = None
+        self._store = store
+        self._hub = hub
+        self._catch_up = catch_up
+        self._publish = publish
+        self._feed: Feed | None = None
+        self._watched: set[str | None] = set()
+        self._is_ours = False
+        self._turned = asyncio.Event()
+
+    async def look(self) -> None:
+        """Publish what appears in the database, until cancelled."""
+        seen: int | None = None
+        while True:
+            if (version := data_version(self._store.db)) != seen:
+                seen = version
+                await self._catch_up()
+            await self._store.clock.sleep(LOOK_SECONDS)
+
+    def ask(self, owner: Gateway, after: int) -> None:
+        """Ask this owner from now on.
+
+        Args:
+            after: The `rev` up to which everything was published.
+        """
+        self._feed = owner.subscribe(after)
+        for key in self._wanted():
+            self._watch(key)
+        self.owner = owner
+        self._turn()
+
+    async def hear(self) -> None:
+        """Publish what the owner tells of, until it has left."""
+        feed = self._feed
+        assert feed is not None, "an owner is asked"
+        try:
+            async for event in feed:
+                if not await self._take(event):
+                    return
+        finally:
+            self.owner = self._feed = None
+            self._watched.clear()
+            self._turn()
+            feed.close()
+
+    def want(self, key: str | None) -> None:
+        """Have the owner tell of a session, None for all, beginning with the reply under way."""
+        if self._feed is not None:
+            for other in self._watched - self._wanted() - {key}:
+                self._feed.unwatch(other)
+                self._watched.discard(other)
+            self._watch(key)
+
+    def taken_over(self) -> None:
+        """Note that this process owns the directory from now on."""
+        self._is_ours = True
+        self._turn()
+
+    async def changed_hands(self, asked: Gateway | None) -> bool:
+        """Wait for whoever comes after an owner that did not answer; whether somebody has come."""
+        if asked is None or (asked is self.owner and asked.connection.state == "live"):
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not self._is_ours and self.owner in {asked, None}:
+                    await self._turned.wait()
+        return self._is_ours or self.owner not in {asked, None}
+
+    async def _take(self, event: Event) -> bool:
+        """Publish an event; whether the owner is still there."""
+        if isinstance(event, DurableEvent):
+            self._publish([event])
+        elif isinstance(event, Gap | Reloaded):
+            await self._catch_up()
+        elif isinstance(event, ConnectionChanged):
+            return event.connection.state in {"live", "connecting"}
+        else:
+            self._hub.passing(event)
+        return True
+
+    def _turn(self) -> None:
+        """Tell whoever waits that somebody else may answer now."""
+        self._turned.set()
+        self._turned = asyncio.Event()
+
+    def _watch(self, key: str | None) -> None:
+        assert self._feed is not None, "there is an owner to ask"
+        if key in self._watched:  # again, for the words of the reply so far
+            self._feed.unwatch(key)
+        self._watched.add(key)
+        self._feed.watch(key)
+
+    def _wanted(self) -> set[str | None]:
+        watched = self._hub.all_watched()
+        return {None} if watched is None else set(watched)

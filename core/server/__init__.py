@@ -1,0 +1,1 @@
+"""The gateway server: serves any `Gateway` over HTTP and WebSocket (DESIGN 7)."""

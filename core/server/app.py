@@ -1,0 +1,136 @@
+"""The application: its routes, and what stands before all of them (DESIGN 7, 11)."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from core.model.errors import SwitchboardError, Unavailable
+from core.server.answers import TOOLS_PATH, Json, dumps, problem, refusal
+from core.server.auth import READ
+from core.server.context import ServerContext
+from core.server.follow import Encoder
+from core.server.history import history
+from core.server.invoke import invoke
+from core.server.visitor import admit
+
+PROBES: Final = frozenset({"/health", "/healthz", "/ready", "/readyz"})
+_log = logging.getLogger("switchboard.server")
+
+
+def create_app(context: ServerContext) -> Starlette:
+    """Return the application of a gateway."""
+
+    async def socket(websocket: WebSocket) -> None:
+        from core.server.socket import serve_socket  # the methods and their parameters are not needed to listen
+
+        await serve_socket(websocket, context)
+
+    def get(path: str, endpoint: Callable[..., Awaitable[ASGIApp]]) -> Route:
+        return Route(path, endpoint, methods=["GET"])
+
+    return Starlette(
+        routes=[
+            get("/sessions/{key:path}/history", partial(history, context, Encoder())),
+            Route(TOOLS_PATH, partial(invoke, context), methods=["POST"]),
+            *(get(path, partial(_health, context)) for path in ("/health", "/healthz")),
+            *(get(path, partial(_ready, context)) for path in ("/ready", "/readyz")),
+            get("/metrics", partial(_metrics, context)),
+            *(WebSocketRoute(path, socket) for path in ("/", "/ws")),
+        ],
+        middleware=[Middleware(Guard, context)],
+        exception_handlers={HTTPException: _not_routed},
+    )
+
+
+class Guard:
+    """Stands before every route: the names the gateway is reached by, errors as JSON, and the count of answers."""
+
+    def __init__(self, app: ASGIApp, context: ServerContext) -> None:
+        self._app = app
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or one WebSocket."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def counted(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                self._context.metrics.add("http_requests", label=str(message["status"]))
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, receive, counted)
+        except SwitchboardError as error:
+            answer = refusal(scope["path"], error)
+        except Exception:  # noqa: BLE001 - whatever it was, the client gets one sentence and the log the rest
+            _log.exception("a request for %s failed", scope["path"].partition("/history")[0][:80])
+            self._context.metrics.add("errors")
+            answer = problem(scope["path"], 500, "error", "the gateway failed: its log says more")
+        else:
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+        elif not started:
+            await answer(scope, receive, counted)
+
+    def _check(self, scope: Scope) -> None:
+        headers, server = Headers(scope=scope), scope.get("server")
+        self._context.sites.check(headers.get("host"), headers.get("origin"), server[0] if server else None)
+        if self._context.closing.is_set() and scope["path"] not in PROBES:
+            raise Unavailable("the gateway is closing: try again when it is back")
+
+
+async def _health(context: ServerContext, request: Request) -> Json:  # noqa: ARG001 - the shape of all routes
+    return Json('{"ok":true,"status":"live"}')
+
+
+async def _ready(context: ServerContext, request: Request) -> Json:  # noqa: ARG001 - the shape of all routes
+    failing = ["closing"] if context.closing.is_set() else []
+    if context.gateway.connection.state != "live":
+        failing.append("gateway")
+    uptime = context.gateway.now_ms() - context.facts.started_at
+    return Json(dumps({"ready": not failing, "failing": failing, "uptimeMs": uptime}), 503 if failing else 200)
+
+
+async def _metrics(context: ServerContext, request: Request) -> Response:
+    admit(context, request, READ)
+    uptime = (context.gateway.now_ms() - context.facts.started_at) / 1000
+    own = (
+        "# HELP switchboard_info The program that runs.",
+        "# TYPE switchboard_info gauge",
+        f"switchboard_info{{version={dumps(context.facts.version)}}} 1",
+        "# HELP switchboard_uptime_seconds Since the server began.",
+        "# TYPE switchboard_uptime_seconds gauge",
+        f"switchboard_uptime_seconds {uptime:.3f}",
+    )
+    text = "\n".join((*own, *context.metrics.lines())) + "\n"
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def _not_routed(request: Request, error: Exception) -> Response:
+    """Answer what no route takes."""
+    assert isinstance(error, HTTPException), "it is registered for these"
+    path, headers = request.url.path, dict(error.headers or {})
+    if error.status_code == 405:
+        allowed = headers.get("Allow", headers.get("allow", ""))
+        return problem(path, 405, "invalid_request", f"this path takes {allowed or 'another method'} only", headers)
+    if error.status_code == 404:
+        return problem(path, 404, "not_found", "there is nothing at this path", headers)
+    return problem(path, error.status_code, "invalid_request", error.detail, headers)

@@ -1,0 +1,257 @@
+"""The first request of a conversation: which protocol, which device, which token, which scopes (PROTOCOL I.1, II.1)."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from core.model.errors import Invalid, Unauthorized
+from core.server.auth import OWNER, Access, TokenRefused
+from core.server.method import explain
+from core.wire.errors import to_wire
+from core.wire.frames import CLOSE_REFUSED, PROTOCOLS
+
+if TYPE_CHECKING:
+    from core.server.context import ServerContext
+
+CLOSE_PROTOCOL: Final = 1002
+_NEXT_STEPS: Final = {
+    "missing": ("AUTH_TOKEN_MISSING", "token_missing", "update_auth_configuration"),
+    "mismatch": ("AUTH_TOKEN_MISMATCH", "token_mismatch", "update_auth_configuration"),
+    "locked": ("AUTH_RATE_LIMITED", "rate_limited", "wait_then_retry"),
+}
+
+
+class _Open(BaseModel):
+    """Unlike those of the methods, these parameters are open: a newer client must be able to introduce itself."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, alias_generator=to_camel)
+
+
+class ClientParams(_Open):
+    """Who connects; any id and mode is welcome, the closed lists of OpenClaw among them."""
+
+    id: str = Field(min_length=1, max_length=64)
+    mode: str = Field(min_length=1, max_length=64)
+    version: str = Field(default="", max_length=64)
+    platform: str = Field(default="", max_length=64)
+    display_name: str | None = Field(default=None, max_length=128)
+    device_family: str | None = Field(default=None, max_length=64)
+    instance_id: str | None = Field(default=None, max_length=128)
+
+
+class DeviceParams(_Open):
+    """A device's key, and its signature over what this connection asks for."""
+
+    id: str = Field(max_length=128)
+    public_key: str = Field(max_length=128)
+    signature: str = Field(max_length=256)
+    signed_at: int
+    nonce: str = Field(max_length=128)
+
+
+class AuthParams(_Open):
+    """The secrets a client can present."""
+
+    token: str | None = Field(default=None, max_length=4096)
+    device_token: str | None = Field(default=None, max_length=4096)
+
+
+class ConnectParams(_Open):
+    """Parameters of `connect`."""
+
+    min_protocol: int = Field(ge=1)
+    max_protocol: int = Field(ge=1)
+    client: ClientParams
+    role: str = "operator"
+    scopes: list[str] | None = Field(default=None, max_length=64)
+    caps: list[str] = Field(default_factory=list[str], max_length=64)
+    auth: AuthParams = AuthParams()
+    device: DeviceParams | None = None
+
+
+class Refused(Exception):
+    """The handshake ends here.
+
+    Attributes:
+        error: The `error` of the answer.
+        code: With which the connection is closed.
+    """
+
+    def __init__(self, error: Mapping[str, Any], code: int = CLOSE_REFUSED) -> None:
+        super().__init__(str(error.get("message", "")))
+        self.error: Final = error
+        self.code: Final = code
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What a client that was let in may do.
+
+    Attributes:
+        protocol: The highest version both speak.
+        method: How it proved itself: `token`, `device-token`, or `local` for the same user of this machine.
+        device_token: For its later connections, with the time it was issued; None for a client without a device.
+    """
+
+    params: ConnectParams
+    protocol: int
+    access: Access
+    method: str
+    device_token: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A connection before it has said who it is.
+
+    Attributes:
+        peer: Its address, by which wrong tokens are counted.
+        trusted: It is the same user of the same machine.
+        may_pair: It comes from this machine or over TLS, so that a device may be given a token.
+    """
+
+    peer: str
+    trusted: bool
+    may_pair: bool
+    nonce: str
+
+
+async def admit(context: "ServerContext", visitor: Visitor, raw: Mapping[str, Any]) -> Admitted:
+    """Decide about the parameters of `connect`.
+
+    Raises:
+        Refused: It may not come in; with the answer.
+    """
+    try:
+        params = ConnectParams.model_validate(dict(raw))
+    except ValidationError as error:
+        raise Refused(to_wire(explain("connect", error))) from None
+    protocol = _protocol(params)
+    if params.role != "operator":
+        raise Refused(to_wire(Invalid("invalid role")))
+    if params.device is not None:
+        _check_device(params, params.device, visitor.nonce)
+    access, method, token = await _access(context, visitor, params)
+    if params.scopes is not None:
+        access = access.narrowed(params.scopes)
+    if params.device is not None and token is None and not visitor.trusted:
+        token = await _pair(context, visitor, params.device, access)
+    return Admitted(params, protocol, access, method, token)
+
+
+def _protocol(params: ConnectParams) -> int:
+    low, high = params.min_protocol, params.max_protocol
+    common = [version for version in PROTOCOLS if low <= version <= high]
+    if common:
+        return common[-1]
+    details = {
+        "code": "PROTOCOL_MISMATCH",
+        "clientMinProtocol": low,
+        "clientMaxProtocol": high,
+        "expectedProtocol": PROTOCOLS[-1],
+        "minimumProbeProtocol": PROTOCOLS[0],
+    }
+    raise Refused(to_wire(Invalid("protocol mismatch"), details), CLOSE_PROTOCOL)
+
+
+def _check_device(params: ConnectParams, device: DeviceParams, nonce: str) -> None:
+    """Check that the client holds the device's key.
+
+    Its clock does not matter: the signature covers our nonce, which is used once, so nothing old can be replayed.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    raw, signature = _from_base64url(device.public_key), _from_base64url(device.signature)
+    if len(raw) != 32 or hashlib.sha256(raw).hexdigest() != device.id:
+        raise Refused(_device_error("device identity mismatch", "DEVICE_AUTH_DEVICE_ID_MISMATCH", "device-id-mismatch"))
+    if device.nonce != nonce:
+        raise Refused(_device_error("device nonce mismatch", "DEVICE_AUTH_NONCE_MISMATCH", "device-nonce-mismatch"))
+    key = Ed25519PublicKey.from_public_bytes(raw)
+    for payload in _signed(params, device):
+        try:
+            key.verify(signature, payload.encode("utf-8", "surrogatepass"))
+        except InvalidSignature:
+            continue
+        return
+    raise Refused(_device_error("device signature invalid", "DEVICE_AUTH_SIGNATURE_INVALID", "device-signature"))
+
+
+def _signed(params: ConnectParams, device: DeviceParams) -> list[str]:
+    """Return what the device may have signed: the payloads of versions 2 and 3, over the token that was sent."""
+    client, found = params.client, list[str]()
+    tokens = {params.auth.token or "", params.auth.device_token or ""}
+    for token in tokens:
+        common = [device.id, client.id, client.mode, params.role, ",".join(params.scopes or ())]
+        common += [str(device.signed_at), token, device.nonce]
+        family = (client.device_family or "").strip().lower()
+        found.append("|".join(["v3", *common, client.platform.strip().lower(), family]))
+        found.append("|".join(["v2", *common]))
+    return found
+
+
+async def _access(
+    context: "ServerContext", visitor: Visitor, params: ConnectParams
+) -> tuple[Access, str, tuple[str, int] | None]:
+    """Return what the client's secrets grant, how, and its device token when it came with one."""
+    if visitor.trusted:
+        return OWNER, "local", None
+    auth, device = params.auth, params.device
+    if device is not None:
+        for given in (auth.device_token, auth.token):
+            known = context.devices.check(device.id, given) if given else None
+            if known is not None:
+                return Access(known.scopes), "device-token", (known.token, known.issued_at)
+    try:
+        return context.auth.check(auth.token or auth.device_token, peer=visitor.peer), "token", None
+    except TokenRefused as error:
+        context.metrics.add("auth_failures", label=error.reason)
+        raise Refused(_token_error(error, paired=device is not None and context.devices.knows(device.id))) from None
+    except Unauthorized as error:
+        raise Refused(to_wire(error)) from None
+
+
+async def _pair(
+    context: "ServerContext", visitor: Visitor, device: DeviceParams, access: Access
+) -> tuple[str, int] | None:
+    """Give a device that presented the gateway's token one of its own (PROTOCOL II.4)."""
+    if not visitor.may_pair:
+        sentence = "pairing required: connect over TLS, or from the machine of the gateway"
+        error = {"code": "NOT_PAIRED", "message": sentence, "details": {"code": "PAIRING_REQUIRED"}}
+        raise Refused(error)
+    try:
+        issued = await context.devices.issue(device.id, access.scopes, context.gateway.now_ms())
+    except OSError:
+        return None  # the device goes on presenting the gateway's token
+    return issued.token, issued.issued_at
+
+
+def _token_error(error: TokenRefused, *, paired: bool) -> dict[str, Any]:
+    code, reason, step = _NEXT_STEPS[error.reason]
+    retry = paired and error.reason == "mismatch"
+    details: dict[str, Any] = {
+        "code": code,
+        "authReason": reason,
+        "canRetryWithDeviceToken": retry,
+        "recommendedNextStep": "retry_with_device_token" if retry else step,
+    }
+    if error.retry_after is not None:
+        details["retryAfterMs"] = error.retry_after * 1000
+    return to_wire(Unauthorized(f"unauthorized: {error.message}"), details)
+
+
+def _device_error(message: str, code: str, reason: str) -> dict[str, Any]:
+    return to_wire(Unauthorized(message), {"code": code, "reason": reason})
+
+
+def _from_base64url(text: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (ValueError, binascii.Error):
+        return b""

@@ -1,0 +1,94 @@
+"""What a method of the gateway is: its name, the scope it needs, its parameters, and what carries it out."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+
+from core.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from core.server.conversation import Conversation
+
+_WORDS: Final = {
+    "greater_than_equal": "must be >= {ge}",
+    "less_than_equal": "must be <= {le}",
+    "string_type": "must be string",
+    "string_too_short": "must NOT have fewer than {min_length} characters",
+    "string_too_long": "must NOT have more than {max_length} characters",
+    "int_type": "must be integer",
+    "bool_type": "must be boolean",
+    "list_type": "must be array",
+    "too_long": "must NOT have more than {max_length} items",
+    "dict_type": "must be object",
+    "model_type": "must be object",
+    "literal_error": "must be one of {expected}",
+}
+
+
+class Params(BaseModel):
+    """Parameters of a method: closed, and exact about types; `sessionKey` on the wire is `session_key` here."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True, hide_input_in_errors=True
+    )
+
+
+class Nothing(Params):
+    """No parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Two answers to one request: the second one follows on the same id.
+
+    Attributes:
+        payload: The first one.
+        second: Makes the second one.
+    """
+
+    payload: Any
+    second: Callable[[], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method.
+
+    Attributes:
+        scope: What the connection must have, such as `operator.read`; None for nothing.
+        params: Model of its parameters, closed.
+        run: Carries it out and returns the payload: JSON-able, `RawJson`, or `Later`.
+    """
+
+    name: str
+    scope: str | None
+    params: type[BaseModel]
+    run: "Callable[[Conversation, Any], Awaitable[Any]]"
+
+
+def table(*methods: Method) -> dict[str, Method]:
+    """Return methods by name."""
+    return {method.name: method for method in methods}
+
+
+def explain(name: str, error: ValidationError) -> Invalid:
+    """Return the error for wrong parameters, in the words that clients of OpenClaw know."""
+    found = error.errors(include_url=False, include_input=False)
+    return Invalid(f"invalid {name} params: {'; '.join(_words(each) for each in found[:3])}")
+
+
+def _words(error: ErrorDetails) -> str:
+    path = "/".join(str(part) for part in error["loc"][:-1])
+    where = f"/{path}" if path else "root"
+    if error["type"] == "extra_forbidden":
+        return f"at {where}: unexpected property '{str(error['loc'][-1])[:80]}'"
+    if error["type"] == "missing":
+        prefix = f"at {where}: " if path else ""
+        return f"{prefix}must have required property '{error['loc'][-1]}'"
+    words = _WORDS.get(error["type"])
+    at = "/".join(str(part) for part in error["loc"])
+    return f"at /{at}: {words.format(**error.get('ctx', {})) if words else error['msg']}"

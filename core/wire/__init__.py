@@ -1,0 +1,1 @@
+"""What both ends of a wire share: frames, errors, the JSON of the port. Knows the vocabulary, the rules, the port."""

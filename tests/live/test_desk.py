@@ -1,0 +1,189 @@
+"""DESIGN 8: the desk when sessions are deleted, and when what it knew of the gateway is void."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.live.book import Book
+from console.live.desk import Desk
+from console.live.memory import Memory
+from core.model.access import OPERATOR, Operator, Scope
+from core.model.connection import Connection
+from core.model.errors import NotFound, Unavailable
+from core.model.events import ConnectionChanged, Reloaded
+from core.model.sessions import Session, SessionPage, SessionQuery
+from core.rules.policy import PolicyDecision, Rule, SendPolicy, decide
+from core.runtime.gateway import Runtime
+from tests.live.samples import make_session
+from tests.support.runtimes import MAIN, running, send, session, until
+
+OPS = "agent:main:discord:group:ops"
+OTHER = "agent:main:other"
+
+
+@contextlib.asynccontextmanager
+async def following(runtime: Runtime, *keys: str) -> AsyncGenerator[Desk]:
+    """Open a desk on a runtime and sessions on it, and follow what happens."""
+    desk = Desk(runtime, Memory())
+    await desk.load()
+    for key in keys:
+        await desk.open(key)
+    task = asyncio.create_task(desk.follow())
+    try:
+        yield desk
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def unheard(runtime: Runtime, *deeds: Any) -> None:
+    """Change the store without any subscriber hearing of it, as if it were another one."""
+    publish, runtime._hub.publish = runtime._hub.publish, lambda events: None
+    for deed in deeds:
+        await deed
+    await runtime.drained()
+    runtime._hub.publish = publish
+
+
+async def test_a_deleted_session_leaves_the_book_and_the_open_transcripts(runtime: Runtime) -> None:
+    for key in (MAIN, OPS):
+        await send(runtime, key, "hello")
+    async with following(runtime, MAIN, OPS) as desk:
+        desk.take_dirty()
+        await runtime.delete(OPS, OPERATOR)
+        await until(lambda: OPS not in desk.book.rows)
+        assert list(desk.transcripts) == [MAIN]
+        assert desk.take_dirty().gone == {OPS}
+        assert [placed.key for placed in desk.book.placement.placed()] == [MAIN]
+        assert sum(desk.book.counts.values()) == 1
+        with pytest.raises(NotFound):
+            await desk.open(OPS)
+        await send(runtime, OPS, "again")
+        await until(lambda: OPS in desk.book.rows and desk.book.rows[OPS].unread == 2)
+
+
+async def test_one_that_is_deleted_while_its_messages_are_read_stops_nothing(runtime: Runtime) -> None:
+    await send(runtime, OPS, "hello")
+    desk = Desk(runtime, Memory())
+    await desk.load()
+    transcript = await desk.open(OPS)
+    transcript.last -= 1  # there is a hole to be filled when the next message comes
+    await send(runtime, OPS, "more")
+    await runtime.drained()
+    await runtime.delete(OPS, OPERATOR)
+    await send(runtime, MAIN, "hello")
+    task = asyncio.create_task(desk.follow())
+    await until(lambda: MAIN in desk.book.rows and OPS not in desk.book.rows)
+    assert not task.done()
+    task.cancel()
+
+
+async def test_after_a_reload_everything_is_read_again(runtime: Runtime) -> None:
+    for key in (MAIN, OPS, OTHER):
+        await send(runtime, key, "say one")
+    async with following(runtime, MAIN, OPS) as desk:
+        before = desk.transcripts[MAIN]
+        await unheard(
+            runtime,
+            runtime.delete(OPS, OPERATOR),
+            runtime.archive(OTHER, OPERATOR, archived=True),
+            send(runtime, MAIN, "say two"),
+            send(runtime, OTHER, "say three", Operator(MAIN)),
+        )
+        assert desk.transcripts[MAIN].last == 2
+        last = (await session(runtime, MAIN)).last_seq
+        assert last >= 4
+        runtime._hub.passing(Reloaded())
+        await until(lambda: desk.transcripts[MAIN].last == last and list(desk.transcripts) == [MAIN])
+        assert desk.transcripts[MAIN] is not before
+        assert OPS not in desk.book.rows
+        assert desk.book.rows[OTHER].session == await session(runtime, OTHER)
+        assert desk.exchanges.of(MAIN)
+        await send(runtime, MAIN, "say four")
+        await until(lambda: desk.transcripts[MAIN].last == last + 2)
+
+
+class Unreachable(Runtime):
+    """A runtime that cannot be reached for a while."""
+
+    is_away = False
+
+    async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
+        """Return sessions while it can be reached."""
+        if self.is_away:
+            raise Unavailable("the gateway does not answer")
+        return await super().list_sessions(query, scope)
+
+
+async def test_a_reload_that_fails_is_made_up_for_when_the_way_is_back(state: Path) -> None:
+    async with running(state) as writer:
+        await send(writer, MAIN, "hello")
+        runtime = Unreachable.open(state)
+        async with following(runtime, MAIN) as desk:
+            await send(writer, OPS, "hello")
+            runtime.is_away = True
+            for event in (Reloaded(), ConnectionChanged(Connection("lost", "no answer"))):
+                runtime._hub.passing(event)
+            await until(lambda: desk.take_dirty().connections)
+            assert OPS not in desk.book.rows
+            runtime.is_away = False
+            runtime._hub.passing(ConnectionChanged(Connection("live")))
+            await until(lambda: OPS in desk.book.rows)
+        await runtime.close()
+
+
+# What a row says of the send policy
+
+
+class Silent(Runtime):
+    """A runtime that does not tell its rules."""
+
+    def policy_of(self, session: Session) -> PolicyDecision | None:
+        """Return nothing."""
+        del session
+
+
+async def test_a_row_says_what_the_gateway_says_of_the_policy(state: Path) -> None:
+    async with running(state) as runtime:
+        await send(runtime, MAIN, "hello")
+        async with following(runtime) as desk:
+            assert desk.book.rows[MAIN].policy == runtime.policy_of(await session(runtime, MAIN))
+            assert not desk.book.rows[MAIN].denied
+            await send(runtime, MAIN, "/send off")
+            await until(lambda: desk.book.rows[MAIN].denied)
+    silent = Silent.open(state)
+    async with following(silent) as desk:
+        assert desk.book.rows[MAIN].policy is None
+        assert not desk.book.rows[MAIN].denied
+    await silent.close()
+
+
+def test_rows_follow_other_rules() -> None:
+    policy = SendPolicy()
+
+    def rules(session: Session) -> PolicyDecision:
+        return decide(policy, session)
+
+    book = Book(rules)
+    book.load([make_session("agent:main:a")], {})
+    assert not book.rows["agent:main:a"].denied
+    policy = SendPolicy((Rule("deny"),))
+    book.configure("agent:main:main", {})
+    assert book.rows["agent:main:a"].denied
+
+
+def test_sub_agents_of_a_deleted_session_stand_on_their_own() -> None:
+    book = Book()
+    rows = [make_session("agent:main:a"), make_session("agent:main:b", status="running", spawned_by="agent:main:a")]
+    book.load(rows, {})
+    assert [placed.branch for placed in book.placement.placed()] == ["", "└"]
+    assert book.remove("agent:main:a")
+    assert not book.remove("agent:main:a")
+    assert [(placed.key, placed.branch) for placed in book.placement.placed()] == [("agent:main:b", "")]
+    assert book.remove("agent:main:b")
+    assert book.children("agent:main:a") == []
+    assert (book.placement.placed(), set(book.counts.values())) == ([], {0})
