@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from unittest.mock import patch
 
 from console.host import Host
@@ -65,6 +65,9 @@ from tests.scenes.script import (
 from tests.support.clock import FakeClock
 from tests.support.runtimes import Agent, begin, quiet
 
+if TYPE_CHECKING:
+    from tests.scenes.elsewhere import Elsewhere
+
 MIDNIGHT: Final = 1_773_273_600_000
 """12 March 2026, 00:00 UTC, in ms since the Unix epoch."""
 _ENVIRONMENT: Final = {"TZ": "UTC", "TERM": "xterm-256color", "COLORTERM": "truecolor", "TEXTUAL_ANIMATIONS": "none"}
@@ -101,6 +104,7 @@ class SceneHost(Host):
     def __init__(self, folder: Path, config: dict[str, Any] | None) -> None:
         self.clock = FakeClock(MIDNIGHT)
         self.cast = Cast(self.clock)
+        self.elsewhere: Elsewhere | None = None
         file = folder / "config.json5"
         if config is not None:
             file.write_text(json.dumps(config), encoding="utf-8")
@@ -109,6 +113,15 @@ class SceneHost(Host):
             clock=self.clock,
             channels={"slack": Slack(), "telegram": Telegram(), "signal": Signal()},
         )
+
+    @property
+    def kept(self) -> Any:
+        """The gateways elsewhere."""
+        return self.elsewhere.lines if self.elsewhere is not None else {}
+
+    async def profiles(self) -> Any:
+        """Return the gateways that could be opened."""
+        return self.elsewhere
 
     async def settings(self) -> Settings:
         """Read the configuration; who answers is always the script."""

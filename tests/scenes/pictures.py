@@ -1,8 +1,9 @@
 """The pictures of the console: what was done in each scene, at which size, and how it is drawn."""
 
+import contextlib
 import io
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,9 @@ from textual.pilot import Pilot
 
 from console.app import SwitchboardApp
 from console.widgets.ink import GLYPHS
+from core.model.keys import joined, split
 from tests.scenes.day import Day, SceneHost, fixed_world
+from tests.scenes.elsewhere import CHECKOUT, DENIED, elsewhere
 from tests.scenes.script import CONFIG, DESIGN, MAIN, OPS, SUPPORT, TOKYO
 from tests.support.runtimes import until
 
@@ -68,10 +71,15 @@ class Picture:
 
 
 class Stage:
-    """A console in which something is done for a picture."""
+    """A console in which something is done for a picture.
+
+    Args:
+        host: Whose day it is; the console may work on it from elsewhere.
+    """
 
     def __init__(self, app: SwitchboardApp, host: SceneHost, pilot: Pilot[None]) -> None:
         self.app = app
+        self.host = host
         self.day = Day(host)
         self._cast = host.cast
         self._pilot = pilot
@@ -90,7 +98,16 @@ class Stage:
 
     async def open(self, key: str) -> None:
         """Put the cursor on a session."""
-        self.app.watch_screen.go_to(key)
+        self.app.watch_screen.go_to(self.named(key))
+        await self.settle()
+
+    def named(self, key: str) -> str:
+        """Return a key of home as this console has it."""
+        return key if key.startswith("@") else joined(self.app.gateways.fleet.home, key)
+
+    async def resize(self, size: tuple[int, int]) -> None:
+        """Give the terminal another size."""
+        await self._pilot.resize_terminal(*size)
         await self.settle()
 
     async def settle(self) -> None:
@@ -108,13 +125,25 @@ class Stage:
         if desk._told or screen._place_timer is not None or screen.sessions.selected not in {None, screen.main.key}:
             return False
         rows = [row for row in desk.book.rows.values() if row.look == "running"]
-        if not all(" ".join(self._cast.words[row.session.key].split()).endswith(row.words[-20:]) for row in rows):
+        if not all(
+            " ".join(self._cast.words[split(row.session.key)[1]].split()).endswith(row.words[-20:]) for row in rows
+        ):
             return False
         opened = [desk.transcripts.get(row.session.key) for row in rows]
         return all(transcript is None or transcript.live is not None for transcript in opened)
 
+    def text(self) -> tuple[str, ...]:
+        """Return what the terminal shows now in words, one for each row of it."""
+        return tuple(self._drawn().export_text().split("\n")[: self.app.size.height])
+
     def picture(self) -> Picture:
         """Draw what the terminal shows now."""
+        console = self._drawn()
+        inks = frozenset(_inks(console._record_buffer))
+        svg = console.export_svg(title="switchboard", code_format=SVG, unique_id="t", clear=False)
+        return Picture(svg, tuple(console.export_text().split("\n")[: self.app.size.height]), inks)
+
+    def _drawn(self) -> Console:
         width, height = self.app.size
         console = Console(
             width=width,
@@ -128,9 +157,7 @@ class Stage:
         )
         stack = self.app._background_screens
         console.print(self.app.screen._compositor.render_update(full=True, screen_stack=stack, simplify=True))
-        inks = frozenset(_inks(console._record_buffer))
-        svg = console.export_svg(title="switchboard", code_format=SVG, unique_id="t", clear=False)
-        return Picture(svg, tuple(console.export_text().split("\n")[:height]), inks)
+        return console
 
 
 def _inks(segments: Iterable[Segment]) -> Iterator[tuple[str, str, str]]:
@@ -149,12 +176,14 @@ class Scene:
         play: What is done before it is drawn.
         config: What the fleet is configured to be; None for a first start.
         no_color: The terminal's owner wants no colours.
+        several: There are gateways elsewhere.
     """
 
     size: tuple[int, int]
     play: Callable[[Stage], Awaitable[None]]
     config: dict[str, Any] | None = field(default_factory=lambda: CONFIG)
     no_color: bool = False
+    several: bool = False
 
 
 async def draw(scene: Scene) -> Picture:
@@ -163,22 +192,29 @@ async def draw(scene: Scene) -> Picture:
         if scene.no_color:
             os.environ["NO_COLOR"] = "1"
         host = SceneHost(folder, scene.config)
-        try:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(host.close)
             if scene.config is not None:
                 await Day(host).morning()
-            app = SwitchboardApp(host)
-            app.glyphs = GLYPHS
-            async with app.run_test(size=scene.size) as pilot:
-                stage = Stage(app, host, pilot)
-                await until(lambda: app.watch_screen.main.view.coloured)
-                await until(lambda: not any(worker.group == "start" and worker.is_running for worker in app.workers))
-                await stage.settle()
+            if scene.several:
+                host.elsewhere = await stack.enter_async_context(elsewhere(host, folder))
+            async with staged(SwitchboardApp(host), host, scene.size) as stage:
                 await scene.play(stage)
-                picture = stage.picture()
-                app.exit()
-            return picture
-        finally:
-            await host.close()
+                return stage.picture()
+
+
+@contextlib.asynccontextmanager
+async def staged(app: SwitchboardApp, host: SceneHost, size: tuple[int, int]) -> AsyncGenerator[Stage]:
+    """Open a console on the day of a host, and close it at the end."""
+    app.desk.wall_ms = host.clock.now_ms
+    app.glyphs = GLYPHS
+    async with app.run_test(size=size) as pilot:
+        stage = Stage(app, host, pilot)
+        await until(lambda: app.watch_screen.main.view.coloured)
+        await until(lambda: not any(worker.group == "start" and worker.is_running for worker in app.workers))
+        await stage.settle()
+        yield stage
+        app.exit()
 
 
 async def _first_start(stage: Stage) -> None:
@@ -288,6 +324,31 @@ async def _what_if(stage: Stage) -> None:
     await stage.write("agent:research:discord:channel:new")
 
 
+async def _gateways(stage: Stage) -> None:
+    await _watch(stage)
+    assert stage.host.elsewhere is not None
+    await stage.open("@lab:agent:main:main")
+    stage.host.elsewhere.lose_the_lab(stage.host.clock.now_ms())
+    await stage.settle()
+
+
+async def _connect(stage: Stage) -> None:
+    await _gateways(stage)
+    await stage.press("at")
+    await stage.press("j", "j", "j")
+
+
+async def _refused(stage: Stage) -> None:
+    await _watch(stage)
+    assert stage.host.elsewhere is not None
+    stage.host.elsewhere.lines["prod"].denied = {
+        "spawn": DENIED,
+        "policy": "only operator.admin changes the send policy",
+    }
+    await stage.open(f"@prod:{CHECKOUT}")
+    await stage.press("n")
+
+
 def _themed(name: str) -> dict[str, Any]:
     return CONFIG | {"console": {"theme": f"switchboard-{name}"}}
 
@@ -306,6 +367,7 @@ _EVERYWHERE: Final = {
     "deliveries": _deliveries,
     "policy": _policy,
 }
+_SEVERAL: Final = {"gateways": _gateways, "connect": _connect, "refused": _refused}
 SCENES: Final = {
     "watch-80x24": Scene(NARROW, _watch),
     "watch-120x36": Scene(MEDIUM, _watch),
@@ -318,6 +380,9 @@ SCENES: Final = {
     "tiled-200x60": Scene(WIDE, _tiled),
     **{f"{name}-80x24": Scene(NARROW, play) for name, play in _EVERYWHERE.items()},
     **{f"{name}-120x36": Scene(MEDIUM, play) for name, play in _EVERYWHERE.items()},
+    **{f"{name}-80x24": Scene(NARROW, play, several=True) for name, play in _SEVERAL.items()},
+    **{f"{name}-120x36": Scene(MEDIUM, play, several=True) for name, play in _SEVERAL.items()},
+    **{f"{name}-200x60": Scene(WIDE, play, several=True) for name, play in _SEVERAL.items()},
     "first-start-80x24": Scene(NARROW, _first_start, config=None),
     "first-start-120x36": Scene(MEDIUM, _first_start, config=None),
     "first-start-200x60": Scene(WIDE, _first_start, config=None),

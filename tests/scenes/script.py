@@ -166,6 +166,9 @@ SCRIPT: Final[dict[str, Part]] = {
         (Hold(), Work(72), Say("All permissive; one needs its notice kept.")), Usage(2_700, 300, cost_usd=0.02)
     ),
     OLD_IDEA: Part((Hold(), Work(31), Say("The page it links to is gone.")), Usage(1_100, 100, cost_usd=0.01)),
+    "Is checkout up?": _answer(3, "Yes: 212 orders since noon, none failed.", 6_400, 0.04),
+    "Release 1.42 to all regions.": Part((Work(2), Fail("the region ap-tokyo did not answer the health check"))),
+    "Which model answers our tickets best?": _answer(9, "The small one, on 41 of 50 tickets.", 31_000, 0.22),
     "Deploy 2f9c1ab to production.": Part(
         (Work(2), Fail("model refused: 401 from the provider, the key is not valid"))
     ),

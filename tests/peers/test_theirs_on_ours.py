@@ -1,0 +1,222 @@
+"""OpenClaw's own clients, both generations, on `switchboard serve`: their TUI, command line, and client library."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cli.program import started
+from tests.peers.gateways import PEERS, START, VERSIONS
+from tests.support.terminal import Terminal
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(1200)]
+HERE = Path(__file__).parent
+CLIENT_VERSION = "2026.9.1"
+KEYS = {"escape": "\x1b", "enter": "\r"}
+REFUSED_ON_PURPOSE = {"chat.send": 1}
+"""By the send policy, in the scene."""
+
+
+class Ours:
+    """Our gateway at work.
+
+    Attributes:
+        port: The same one after it was started anew.
+    """
+
+    def __init__(self, home: Path, port: int = 0) -> None:
+        self.home = home
+        self.port = port
+        self.token = ""
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"ws://127.0.0.1:{self.port}"
+
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        """Run it."""
+        with started("serve", "--json", "--port", str(self.port)) as process:
+            assert process.process.stdout is not None
+            facts = json.loads(process.process.stdout.readline())
+            self.port = facts["port"]
+            self.token = (self.home / "state" / "gateway.token").read_text().strip()
+            yield
+
+    def counted(self, name: str) -> dict[str, int]:
+        """Return a counter of the requests, by method."""
+        answer = httpx.get(
+            f"http://127.0.0.1:{self.port}/metrics", headers={"authorization": f"Bearer {self.token}"}, trust_env=False
+        )
+        found = re.findall(rf'^switchboard_{name}_total{{method="(.*)"}} (\d+)$', answer.text, re.MULTILINE)
+        return {method: int(count) for method, count in found}
+
+
+@pytest.fixture
+def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ours:
+    """Return a gateway that is yet to be started."""
+    monkeypatch.setenv("SWITCHBOARD_HOME", str(tmp_path / "ours"))
+    monkeypatch.setenv("SWITCHBOARD_PEERS", str(PEERS))
+    (tmp_path / "ours").mkdir()
+    return Ours(tmp_path / "ours")
+
+
+def command(generation: str, home: Path, kind: str, *arguments: str) -> list[str]:
+    """Return a command line of one of their programs."""
+    options = ["--version", VERSIONS[generation], "--home", str(home)]
+    return [str(START), kind, *options, "--", *arguments]
+
+
+def run(generation: str, home: Path, *arguments: str) -> Any:
+    """Run their command line and return the JSON that it prints."""
+    done = subprocess.run(
+        command(generation, home, "oc", *arguments), check=False, capture_output=True, text=True, timeout=900
+    )
+    if done.returncode == 127 or "npm error" in done.stderr:
+        pytest.skip(f"the {generation} client cannot be had here: {done.stderr.strip()[-300:]}")
+    assert done.returncode == 0, f"{arguments}: {done.stdout[-500:]} {done.stderr[-500:]}"
+    return json.loads(done.stdout[done.stdout.index("{") :])
+
+
+def call(ours: Ours, generation: str, home: Path, method: str, **params: Any) -> Any:
+    """Call a method with `openclaw gateway call`."""
+    target = ["--url", ours.url, "--token", ours.token, "--json"]
+    return run(generation, home, "gateway", "call", method, "--params", json.dumps(params), *target)
+
+
+def settings(ours: Ours, home: Path) -> None:
+    """Make our gateway the one that their command line works on."""
+    (home / "oc").mkdir(parents=True)
+    remote = {"mode": "remote", "remote": {"url": ours.url, "token": ours.token}}
+    (home / "oc" / "openclaw.json").write_text(json.dumps({"gateway": remote}))
+
+
+def play(terminal: Terminal, url: str) -> None:
+    """Play the scene, and check what can be read."""
+    at = 0
+    for line in (HERE / "tui_scene.txt").read_text().splitlines():
+        what, _, words = line.partition(" ")
+        if what == "<":
+            _read(terminal, words.replace("{URL}", url), at)
+        elif what == "^":
+            terminal.settle(0.3, 2.0)
+            terminal.press(KEYS[words])
+        elif what == ">":
+            terminal.settle(0.4, 3.0)
+            at = len(terminal.output)
+            terminal.press(words)
+            terminal.settle(0.3, 2.0)
+            terminal.press("\r")
+            if words.startswith("be slow"):
+                terminal.wait_for("connected", since=at, seconds=60.0)
+                terminal.settle(1.0, 2.0)
+
+
+def _read(terminal: Terminal, words: str, at: int) -> None:
+    terminal.wait_for(words, since=at, seconds=60.0)
+
+
+def test_their_tui_operates_our_sessions(ours: Ours, generation: str, tmp_path: Path) -> None:
+    home = tmp_path / "theirs"
+    with ours.at_work():
+        arguments = ["--url", ours.url, "--token", ours.token]
+        with Terminal(command(generation, home, "tui", *arguments), _environment(), columns=120, rows=40) as terminal:
+            terminal.wait_for("connected", seconds=900.0)
+            play(terminal, ours.url)
+        asked, refused = ours.counted("requests"), ours.counted("requests_refused")
+    assert {"chat.send", "chat.history", "sessions.list", "sessions.patch", "chat.abort"} <= set(asked)
+    unanswered = {method: count for method, count in refused.items() if REFUSED_ON_PURPOSE.get(method) != count}
+    assert unanswered == {}, f"asked for and not answered: {unanswered}"
+
+
+def test_their_tui_comes_back_when_we_do(ours: Ours, generation: str, tmp_path: Path) -> None:
+    with ours.at_work():
+        arguments = ["--url", ours.url, "--token", ours.token]
+        terminal = Terminal(
+            command(generation, tmp_path / "theirs", "tui", *arguments), _environment(), columns=120, rows=40
+        )
+        terminal.wait_for("connected", seconds=900.0)
+        terminal.settle(1.0, 5.0)
+        terminal.press("say before the restart\r")
+        terminal.wait_for("before the restart", seconds=30.0)
+        terminal.settle(1.0, 5.0)
+    with terminal:
+        terminal.wait_for("disconnected", seconds=60.0)
+        since = len(terminal.output)
+        with ours.at_work():
+            terminal.wait_for("connected", since=since, seconds=90.0)
+            terminal.settle(1.0, 5.0)
+            since = len(terminal.output)
+            terminal.press("say after the restart")
+            terminal.settle(0.3, 2.0)
+            terminal.press("\r")
+            terminal.wait_for("idle", since=since, seconds=30.0)
+            history = call(ours, generation, tmp_path / "theirs", "chat.history", sessionKey="main")
+            said = [block["text"] for message in history["messages"] for block in message["content"]]
+            assert said.count("before the restart") == said.count("after the restart") == 1
+
+
+def test_their_command_line_works_on_our_sessions(ours: Ours, generation: str, tmp_path: Path) -> None:
+    home = tmp_path / "theirs"
+    with ours.at_work():
+        settings(ours, home)
+        answer = run(generation, home, "agent", "--agent", "main", "--message", "say hello", "--json")
+        assert "hello" in json.dumps(answer)
+        assert run(generation, home, "health", "--json")["ok"] is True
+        run(generation, home, "status", "--json")
+        listed = call(ours, generation, home, "sessions.list", limit=5)
+        assert [row["key"] for row in listed["sessions"]] == ["agent:main:main"]
+        history = call(ours, generation, home, "chat.history", sessionKey="main")
+        assert [message["role"] for message in history["messages"]] == ["user", "assistant"]
+        refused = ours.counted("requests_refused")
+    assert refused == {}, f"asked for and not answered: {refused}"
+
+
+def test_their_client_library_follows_a_turn(ours: Ours, tmp_path: Path) -> None:
+    package = library()
+    shutil.copy(HERE / "client.mjs", package / "client.mjs")
+    with ours.at_work():
+        done = subprocess.run(
+            [PEERS / "bin" / "node", "client.mjs", ours.url, ours.token],
+            cwd=package,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr[-800:]
+        heard = json.loads(done.stdout)
+        refused = ours.counted("requests_refused")
+    assert heard["protocol"] == 4
+    assert heard["final"] == "one two three"
+    assert heard["rows"] == ["agent:main:main"]
+    assert heard["gaps"] == 0
+    assert refused == {}
+
+
+def library() -> Path:
+    """Return where their client library is, fetching it when it is not there yet."""
+    package = PEERS / "gateway-client"
+    if not (package / "node_modules" / "@openclaw" / "gateway-client").exists():
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "package.json").write_text('{"name": "peer", "private": true, "type": "module"}')
+        environment = {**os.environ, "PATH": f"{PEERS / 'bin'}:{os.environ['PATH']}"}
+        wanted = ["npm", "install", f"@openclaw/gateway-client@{CLIENT_VERSION}", "--no-audit", "--no-fund"]
+        try:
+            subprocess.run(wanted, cwd=package, env=environment, check=True, capture_output=True, timeout=600)
+        except (OSError, subprocess.SubprocessError) as error:
+            pytest.skip(f"the client library cannot be had here: {error}")
+    return package
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
