@@ -2,22 +2,27 @@
 
 import sys
 
-from tests.bench import growth, screen, startup, store, turns
+from tests.bench import gateway, growth, peers, screen, startup, store, turns
 from tests.bench.table import Figure, print_table
 
 BENCHES = {
     "B1": startup.measure_start,
     "B2": startup.measure_memory,
+    "B3": gateway.measure_start,
+    "B4": gateway.measure_reads,
+    "B6": gateway.measure_appends,
     "B7": turns.measure_turns,
+    "B7-wire": gateway.measure_turns,
     "exchanges": turns.measure_exchanges,
     "B8": store.measure_appends,
     "B9": screen.measure_busy_list,
     "B10": screen.measure_stream,
     "B11": screen.measure_open,
+    "B12": gateway.measure_followers,
     "B13": growth.measure_growth,
 }
-LONG = {"B13-long": growth.measure_growth_long}
-"""Those that take many minutes; only when named."""
+LONG = {"B13-long": growth.measure_growth_long, "peers": peers.measure_peers}
+"""Those that take many minutes or other programs; only when named."""
 
 
 def main() -> None:

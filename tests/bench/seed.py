@@ -23,6 +23,11 @@ def seed(state: Path, *, session_count: int = 1_000, message_count: int = 10_000
     asyncio.run(_seed(state, session_count, message_count, tool_results))
 
 
+def seed_talk(state: Path, key: str, message_count: int) -> None:
+    """Write one more session of short messages: users say 120 bytes, assistants 330."""
+    asyncio.run(_seed_talk(state, key, message_count))
+
+
 def markdown(number: int) -> str:
     """Return an answer of about 800 characters with heading, list and code."""
     return (
@@ -43,6 +48,26 @@ async def _seed(state: Path, session_count: int, message_count: int, tool_result
         for start in range(0, len(drafts), 500):
             part = drafts[start : start + 500]
             await store.write(lambda tx, part=part: [messages.append(tx, "agent:main:main", draft) for draft in part])
+    finally:
+        store.close()
+
+
+async def _seed_talk(state: Path, key: str, message_count: int) -> None:
+    store = Store.open(state, SystemClock())
+    store.start_writer(sessions.finish)
+
+    def write(tx: Tx, numbers: range) -> None:
+        for number in numbers:
+            said = f"{number}: {PROSE * 3}"
+            is_user = number % 2 == 0
+            draft = user_draft(said[:120]) if is_user else Draft("assistant", (text_block(said[:330]),), model="p/m")
+            messages.append(tx, key, draft)
+
+    try:
+        await store.write(lambda tx: sessions.create(tx, NewSession(key, "main", "webchat")))
+        for start in range(0, message_count, 500):
+            numbers = range(start, min(start + 500, message_count))
+            await store.write(lambda tx, numbers=numbers: write(tx, numbers))
     finally:
         store.close()
 
