@@ -80,7 +80,9 @@ async def _open(host: Host, settings: "ServerSettings", door: "Door", *, as_json
     try:
         _tell(host, settings, door, token, as_json=as_json)
         await ended.wait()
-        print_progress("closing: waiting for the runs at work; a second signal ends at once")
+        host.runtime.hold()
+        if host.active_runs:
+            print_progress("closing: waiting for the runs at work; a second signal ends at once")
     finally:
         await listener.close(host.drained, "the gateway was told to stop")
 

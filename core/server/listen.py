@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 STALLED_SECONDS: Final = 30.0
 """A client that takes nothing for so long is let go; it comes back with its place."""
+PING_SECONDS: Final = 20.0
+"""So often a WebSocket is asked whether somebody is there, and so long it may take to say so: a cable cut in silence."""
 IDLE_SECONDS: Final = 10.0
 """How long a connection may stay with half a request, or none; at most twice that, as it is looked at so often."""
 _FAREWELL_SECONDS: Final = 3.0
@@ -256,6 +258,8 @@ def _config(app: ASGIApp, context: ServerContext, door: Door) -> uvicorn.Config:
         ws=_WebSocket,
         ws_max_size=context.limits.frame,
         ws_per_message_deflate=False,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
         lifespan="off",
         interface="asgi3",
         log_config=None,

@@ -374,7 +374,7 @@ def explained(directory: Path) -> Generator[None]:
     """Turn what the system and SQLite say about files and texts into one sentence; of files, with the directory."""
     try:
         yield
-    except (OSError, sqlite3.Error, UnicodeEncodeError) as error:
+    except (OSError, sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
         raise _explain(error, directory) from error
 
 
@@ -388,6 +388,8 @@ def _explain(error: BaseException, directory: Path) -> BaseException:
         return Unavailable(f"the state directory {directory} {reason}")
     if isinstance(error, UnicodeEncodeError):
         return Invalid(f"{quoted(error.object)} holds half a character, which nothing stored does: leave it out")
+    if isinstance(error, OverflowError):
+        return Invalid("a number is larger than can be stored: give one below 9,223,372,036,854,775,808")
     return error
 
 
