@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from console.live.clean import clean_line
+from console.live.words import counted
 from console.output import print_error, print_json, print_progress, print_table, write_line
 from console.profiles import TOKEN_VARIABLE, Profiles
 from core.config.gateways import is_name, shown_url
@@ -166,7 +167,8 @@ async def _connect(gateway: GatewaySettings, options: argparse.Namespace, profil
     write_line(f"connected to {shown_url(gateway.url)}, which answers in {found.latency_ms:.0f} ms")
     write_line(f"it is {clean_line(found.version) or 'a gateway that does not say its version'}")
     write_line(f"it allows {clean_line(', '.join(found.scopes)) or 'what it does not say'}")
-    write_line(f"it has {found.sessions}{' or more' if found.sessions >= COUNTED else ''} sessions")
+    more = " or more" if found.sessions >= COUNTED else ""
+    write_line(f"it has {counted(found.sessions, 'session')}{more}")
     where = "stored" if stored else "in the configuration"
     write_line(f"{where} as {gateway.name}: `switchboard --gateway {gateway.name}` opens it")
     return 0

@@ -158,7 +158,7 @@ class Known:
             rows += page
             more = bool(page) and answer.get("hasMore") is True
         interrupted = self.live.interrupted() if self._loaded else []
-        self.roster.replace(rows, before)
+        self.roster.replace(rows, before, self.link.now_ms())
         for run in interrupted:
             self._spawn(self._look_after(run))
         for key in self.hub.watched_keys():

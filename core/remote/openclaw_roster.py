@@ -8,7 +8,7 @@ from core.model.events import Cursor, SessionChanged, SessionGone
 from core.model.runs import Run, RunState
 from core.model.sessions import Session, SessionPage, SessionQuery
 from core.remote.openclaw_feed import Hub
-from core.remote.openclaw_rows import preview, read_row
+from core.remote.openclaw_rows import preview, read_row, settled
 
 
 class _End(NamedTuple):
@@ -48,11 +48,12 @@ class Roster:
         self._running: dict[str, str] = {}
         self._ends: dict[str, _End] = {}
 
-    def replace(self, rows: Iterable[Mapping[str, Any]], since: Cursor) -> None:
+    def replace(self, rows: Iterable[Mapping[str, Any]], since: Cursor, now_ms: int) -> None:
         """Take a whole list, and tell of what differs from what was known.
 
         Args:
             since: Where the order was when the list was asked for; what was heard after it is newer than the list.
+            now_ms: The gateway's time.
         """
         self._running.clear()
         listed: set[str] = set()
@@ -60,7 +61,7 @@ class Roster:
             key = str(row.get("key"))
             listed.add(key)
             if (known := self.rows.get(key)) is None or known.rev <= since:
-                self._read(row, None)
+                self._read(settled(row, now_ms), None)
         for key in [key for key, row in self.rows.items() if key not in listed and row.rev <= since]:
             self.remove(key)
 

@@ -28,6 +28,8 @@ _WRAPPER: Final = re.compile(
 )
 _STAMP: Final = re.compile(r"\A\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]\n]{1,12}\] ")
 PREVIEW_CHARS: Final = 160
+SILENT_MS: Final = 120_000
+"""A session that changed nothing for so long is not believed to run, where the gateway only remembers that it did."""
 
 
 def read_row(row: Mapping[str, Any], default_agent: str, before: Session | None) -> Session | None:
@@ -88,6 +90,17 @@ def read_row(row: Mapping[str, Any], default_agent: str, before: Session | None)
         preview=preview(text(row, "lastMessagePreview")) or (before.preview if before else None),
         error=before.error if before else None,
     )
+
+
+def settled(row: Mapping[str, Any], now_ms: int) -> Mapping[str, Any]:
+    """Return a listed row without a `running` that nobody has touched for long.
+
+    Gateways that do not count active runs leave it standing after an abort (PROTOCOL I.5); a run at work is heard of.
+    """
+    silent = now_ms - (whole(row, "updatedAt") or 0) > SILENT_MS
+    if silent and "hasActiveRun" not in row and text(row, "status") == "running":
+        return {name: value for name, value in row.items() if name != "status"}
+    return row
 
 
 def read_message(data: Mapping[str, Any], base: int, fallback: int) -> Message:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STALLED_SECONDS: Final = 30.0
 """A client that takes nothing for so long is let go; it comes back with its place."""
 PING_SECONDS: Final = 20.0
-"""So often a WebSocket is asked whether somebody is there, and so long it may take to say so: a cable cut in silence."""
+"""So often a WebSocket is asked whether anybody is there, and so long may the answer take: dead cables say nothing."""
 IDLE_SECONDS: Final = 10.0
 """How long a connection may stay with half a request, or none; at most twice that, as it is looked at so often."""
 _FAREWELL_SECONDS: Final = 3.0
