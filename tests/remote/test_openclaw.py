@@ -216,7 +216,7 @@ async def test_rows_that_stay_running_after_an_end_are_not_believed(tmp_path: Pa
 async def test_an_older_gateway_that_lists_an_old_run_as_running_is_not_believed(tmp_path: Path) -> None:
     theirs = Theirs(newer=False)
     long_ago = {"status": "running", "startedAt": 1, "updatedAt": 1}
-    theirs.rows = [row(KEY, **long_ago), row("agent:main:now", **long_ago | {"updatedAt": 900_000})]
+    theirs.rows = [row(KEY, **long_ago), row("agent:main:now", **long_ago | {"updatedAt": 4_000_000_000_000})]
     theirs.rows += [row("agent:main:counted", **long_ago, hasActiveRun=True)]
     async with serving(theirs, tmp_path, FakeClock(1_000_000)) as (gateway, _):
         page = await gateway.list_sessions(SessionQuery(), ALL)
