@@ -118,11 +118,6 @@ def test_connect_tells_what_it_found_and_stores_it(cli: Cli, home: Path, served:
     assert cli("gateways").out == "no gateway is known by name yet: `switchboard connect URL` stores one\n"
 
 
-def ageless(text: str) -> str:
-    """Return what was printed without ages, which go on between two commands."""
-    return re.sub(r" +(?:now|\d+s)\b", " age", text)
-
-
 def test_every_command_works_there_with_the_same_answers(cli: Cli, served: Served, known: str) -> None:
     for line in (["list"], ["history", "main"], ["export", "main"], ["policy", "main"], ["search", "far"]):
         here, there = near(cli, served, *line), cli(*line, "--gateway", known)
