@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from core.config.settings import Settings
-from core.model.errors import SwitchboardError, Unavailable
+from core.model.errors import Invalid, SwitchboardError, Unavailable
 from core.model.keys import parse
 from core.model.runs import Run
 from core.runtime.ending import end_run
@@ -162,11 +162,10 @@ class Engine:
         settings = self._settings()
         try:
             await self._write(lambda tx: end_run(tx, run, ended.end, settings, ended.last_words))
-        except (ValueError, OverflowError, TypeError) as error:
+        except (Invalid, ValueError, TypeError) as error:
             _log.exception("the last words of run %s cannot be stored", run.run_id)
-            failed = End(
-                "error", error=f"what the agent said last cannot be stored: {type(error).__name__} (see the log)"
-            )
+            why = error.message if isinstance(error, Invalid) else f"{type(error).__name__} (see the log)"
+            failed = End("error", error=f"what the agent said last cannot be stored: {why}")
             await self._write(lambda tx: end_run(tx, run, failed, settings))
 
     async def _take_turn(self, run: Run, active: _Active) -> Ended:

@@ -183,6 +183,7 @@ class Runtime:
         """Start no more runs here: what is queued waits for the next start."""
         if self._work is not None:
             self._work.hold()
+            self._waits.hold()
 
     async def drained(self) -> None:
         """Wait until no run is at work here and none may start."""

@@ -15,6 +15,7 @@ class Waits:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._ends: dict[str, list[asyncio.Future[bool]]] = {}
+        self._held = False
 
     async def wait(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
         """Wait until a run ends, at most `timeout` seconds.
@@ -24,7 +25,7 @@ class Waits:
             Unavailable: The runtime was closed before the run had ended.
         """
         run = self._run(run_id)
-        if run.live:
+        if run.live and not self._waits_for_next_start(run):
             ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._ends.setdefault(run_id, []).append(ended)
             await self._either(ended, timeout)
@@ -32,6 +33,12 @@ class Waits:
                 raise Unavailable(f"switchboard was closed before run {run_id} began: it goes on at the next start")
             run = self._run(run_id)
         return self._outcome(run)
+
+    def hold(self) -> None:
+        """End the waits for queued runs, which wait for the next start from now on."""
+        self._held = True
+        for run_id in [run_id for run_id in self._ends if self._waits_for_next_start(self._run(run_id))]:
+            self.ended(run_id)
 
     def ended(self, run_id: str) -> None:
         """Wake whoever waits for a run that has ended."""
@@ -53,6 +60,9 @@ class Waits:
         finally:
             sleep.cancel()
 
+    def _waits_for_next_start(self, run: Run) -> bool:
+        return self._held and run.state == "queued"
+
     def _run(self, run_id: str) -> Run:
         with explained(self._store.directory):
             run = runs.by_id(self._store.db, run_id)
@@ -63,6 +73,10 @@ class Waits:
     def _outcome(self, run: Run) -> RunOutcome:
         if run.state in LIVE_STATES:
             words = "the wait ran out; the run goes on and its reply will be in sessions_history"
+            if self._waits_for_next_start(run):
+                words = (
+                    "switchboard is closing; the run begins at its next start and its reply will be in sessions_history"
+                )
             return RunOutcome(run.run_id, run.key, "timeout", run.state, error=words)
         reply = messages.reply_of(self._store.db, run)
         text = reply.text if reply is not None else None

@@ -465,6 +465,25 @@ async def test_a_wait_for_a_queued_run_ends_when_switchboard_is_closed(state: Pa
         assert (await runtime.wait_run(queued.run_id, 10)).status == "ok"
 
 
+@pytest.mark.spec("S4", "S6")
+async def test_a_wait_for_a_queued_run_ends_when_no_more_runs_are_to_start(state: Path) -> None:
+    agent = Agent(held=True)
+    async with running(state, backends=agent) as runtime:
+        await begin(runtime, MAIN, "first")
+        await until(lambda: agent.at_work)
+        waiting = asyncio.create_task(send(runtime, MAIN, "second", timeoutSeconds=60))
+        await until(lambda: [run for run in runs.live(runtime.store.db, MAIN) if run.state == "queued"])
+        runtime.hold()
+        for answer in (await waiting, await send(runtime, MAIN, "third", timeoutSeconds=60)):
+            assert answer["status"] == "timeout"
+            assert "begins at its next start" in answer["error"]
+        agent.release()
+        await runtime.drained()
+    async with running(state, backends=agent) as runtime:
+        await runtime.drained()
+        assert [text for role, text in await words(runtime, MAIN) if role == "user"] == ["first", "second", "third"]
+
+
 async def test_a_message_brings_an_archived_session_back(runtime: Runtime) -> None:
     await send(runtime, "main", "say hi")
     await runtime.archive(MAIN, OPERATOR, archived=True)
