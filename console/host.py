@@ -6,11 +6,11 @@ one asks the owner, and takes its place when it leaves (DESIGN 5).
 
 import asyncio
 import contextlib
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from console.answering import answer, stop
+from console.quiet import keep_quiet
 from core.config.paths import Places
 from core.model.errors import Conflict, SwitchboardError
 from core.runtime.gateway import Runtime
@@ -38,9 +38,6 @@ VAIN_SECONDS: Final = 0.25
 BRIEF_SECONDS: Final = 0.25
 """A command that is done sooner need not answer anybody."""
 
-for _name in ("switchboard", "asyncio"):  # until the log is open, nothing of it may reach the screen
-    logging.getLogger(_name).addHandler(logging.NullHandler())
-
 
 class Host:
     """What one process works on.
@@ -66,6 +63,7 @@ class Host:
         clock: "Clock | None" = None,
         channels: "Channels | None" = None,
     ) -> None:
+        keep_quiet()
         self.places = places
         self.runtime = Runtime.open(places.state, clock)
         self.hint = ""

@@ -46,15 +46,14 @@ class Profiles:
     def __init__(self, configured: Mapping[str, GatewaySettings], state: Path) -> None:
         self._configured = configured
         self._path = state / FILE_NAME
-        self._stored = _read(self._path)
+        self._take(_read(self._path))
 
     @property
     def known(self) -> list[Known]:
         """All of them: those of the configuration in its order, then the stored ones by name."""
-        stored = sorted(name for name in self._stored if name not in self._configured)
         return [
             *(Known(gateway, "configuration") for gateway in self._configured.values()),
-            *(Known(_settings(name, self._stored[name], self._path), "stored") for name in stored),
+            *(Known(gateway, "stored") for name, gateway in self._stored.items() if name not in self._configured),
         ]
 
     @property
@@ -109,8 +108,8 @@ class Profiles:
 
     def name_for(self, url: str) -> str:
         """Return the name under which an address is stored when none is given: its own, or one made of its host."""
-        for name, entry in self._stored.items():
-            if entry.get("url") == url:
+        for name, gateway in self._stored.items():
+            if gateway.url == url:
                 return name
         parts = urlsplit(url)
         host = _as_name(parts.hostname or "")
@@ -140,7 +139,7 @@ class Profiles:
             "insecure": gateway.insecure or None,
         }
         entry: dict[str, Any] = {"url": gateway.url, "token": token, "tls": _without_none(certificate) or None}
-        self._write(self._stored | {name: _without_none(entry)})
+        self._write(self._entries | {name: _without_none(entry)})
 
     def forget(self, name: str) -> None:
         """Remove a stored profile with its token.
@@ -152,7 +151,7 @@ class Profiles:
             there = f"gateway {quoted(name)} stands in the configuration: remove it there"
             none = f"no gateway is called {quoted(name)}{self._hint(name)}"
             raise NotFound(there if name in self._configured else none)
-        self._write({known: entry for known, entry in self._stored.items() if known != name})
+        self._write({known: entry for known, entry in self._entries.items() if known != name})
 
     def _at(self, url: str) -> GatewaySettings:
         if problem := url_problem(url):
@@ -175,7 +174,11 @@ class Profiles:
         from core.remote.files import write_secret
 
         write_secret(self._path, json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n")
-        self._stored = entries
+        self._take(entries)
+
+    def _take(self, entries: dict[str, dict[str, Any]]) -> None:
+        self._entries = entries
+        self._stored = {name: _settings(name, entry, self._path) for name, entry in sorted(entries.items())}
 
 
 class RemoteGateway(Kept, Protocol):

@@ -2,9 +2,10 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from console.host import Host
+from console.quiet import keep_quiet
+from core.apart import apart
 from core.config.gateways import LOCAL
 from core.config.paths import Places
 from core.model.clock import SystemClock
@@ -13,6 +14,7 @@ from core.model.errors import Invalid, SwitchboardError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from console.host import Host
     from console.profiles import Profiles, RemoteGateway
     from core.config.settings import GatewaySettings, Settings
     from core.gateway import Gateway
@@ -38,8 +40,9 @@ class RemoteHost:
         settings: "Settings",
         profiles: "Profiles",
         chosen: "Sequence[GatewaySettings]",
-        local: Host | None = None,
+        local: "Host | None" = None,
     ) -> None:
+        keep_quiet()
         self.places = places
         self.configured: Settings | None = settings
         self.local = local
@@ -116,7 +119,7 @@ class RemoteHost:
         if self.local is not None:
             return await self.local.read_again()
         try:
-            self.configured = await asyncio.to_thread(_load_settings, self.places)
+            self.configured = await asyncio.to_thread(apart, _load_settings, self.places)
         except SwitchboardError as error:
             return error.message
         return ""
@@ -128,7 +131,7 @@ class RemoteHost:
             await self.local.close()
 
 
-AnyHost = Host | RemoteHost
+AnyHost: TypeAlias = "Host | RemoteHost"
 
 
 def open_host(places: Places, gateways: str | None, *, pace: float | None = None) -> AnyHost:
@@ -137,17 +140,44 @@ def open_host(places: Places, gateways: str | None, *, pace: float | None = None
     Raises:
         SwitchboardError: The state, the configuration or a name cannot be used.
     """
-    if gateways is None:
-        return Host(places, pace=pace)
-    from console.profiles import Profiles, split_names
+    if gateways is None or gateways == LOCAL:
+        return _open_here(places, pace)
+    return open_elsewhere(places, gateways, read_known(places), pace=pace)
+
+
+def read_known(places: Places) -> "tuple[Settings, Profiles]":
+    """Return the configuration, and the gateways that are known by name.
+
+    Raises:
+        SwitchboardError: One of them cannot be used.
+    """
+    from console.profiles import Profiles
+
+    settings = _load_settings(places)
+    return settings, Profiles(settings.gateways, places.state)
+
+
+def open_elsewhere(
+    places: Places, gateways: str, known: "tuple[Settings, Profiles]", *, pace: float | None = None
+) -> AnyHost:
+    """Open what `--gateway` names, by what is known.
+
+    Raises:
+        SwitchboardError: The state or a name cannot be used.
+    """
+    from console.profiles import split_names
 
     names = split_names(gateways)
-    if names == (LOCAL,):
-        return Host(places, pace=pace)
-    settings = _load_settings(places)
-    profiles = Profiles(settings.gateways, places.state)
+    settings, profiles = known
     chosen = [profiles.find(name) for name in names if name != LOCAL]
-    return RemoteHost(places, settings, profiles, chosen, Host(places, pace=pace) if LOCAL in names else None)
+    here = _open_here(places, pace) if LOCAL in names else None
+    return RemoteHost(places, settings, profiles, chosen, here) if chosen or here is None else here
+
+
+def _open_here(places: Places, pace: float | None) -> "Host":
+    from console.host import Host
+
+    return Host(places, pace=pace)
 
 
 def check_is_one(gateways: str | None) -> None:

@@ -7,7 +7,9 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from console.remote_host import AnyHost, open_host
+from console.remote_host import AnyHost, open_elsewhere, open_host, read_known
+from core.apart import apart
+from core.config.gateways import LOCAL
 from core.config.paths import find_places
 from core.model.errors import Invalid
 
@@ -41,7 +43,13 @@ def run_console(state: str | None, config: str | None, gateways: str | None = No
 
 
 async def _open(state: str | None, config: str | None, gateways: str | None) -> int:
-    return await _show(open_host(find_places(state, config), gateways))
+    places = find_places(state, config)
+    if gateways is None or gateways == LOCAL:
+        return await _show(open_host(places, gateways))
+    reading = asyncio.get_running_loop().run_in_executor(None, lambda: apart(read_known, places))
+    import console.app  # noqa: F401  # pyright: ignore[reportUnusedImport] - takes as long as reading, at once with it
+
+    return await _show(open_elsewhere(places, gateways, await reading))
 
 
 async def _show(host: AnyHost, scene: "Scene | None" = None, where: str = "") -> int:

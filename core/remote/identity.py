@@ -59,6 +59,11 @@ class Device:
         }
 
 
+def sign(state: Path, claim: Claim, token: str) -> dict[str, Any]:
+    """Return what this device signs; see `Device.sign`, and `load_device` for what it raises."""
+    return load_device(state).sign(claim, token)
+
+
 def load_device(state: Path) -> Device:
     """Return this device's key, made at the first call; several processes at once get the same one.
 

@@ -2,12 +2,14 @@
 
 import sys
 
-from tests.bench import gateway, growth, peers, screen, startup, store, turns
+from tests.bench import gateway, growth, peers, remote, screen, startup, store, turns
 from tests.bench.table import Figure, print_table
 
 BENCHES = {
     "B1": startup.measure_start,
+    "B1-remote": remote.measure_start,
     "B2": startup.measure_memory,
+    "B2-remote": remote.measure_memory,
     "B3": gateway.measure_start,
     "B4": gateway.measure_reads,
     "B6": gateway.measure_appends,

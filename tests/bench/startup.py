@@ -53,7 +53,7 @@ def measure_memory() -> list[Figure]:
             terminal.wait_for(LAST_WORDS)
             terminal.settle()
             at_start = terminal.memory_mb()
-            _page_through(terminal)
+            page_through(terminal, LAST_WORDS)
             after = terminal.memory_mb()
     return [
         Figure("B2", "console, 1,000 sessions, 10,000 messages open", at_start, "MB", 80),
@@ -61,7 +61,7 @@ def measure_memory() -> list[Figure]:
     ]
 
 
-def _page_through(terminal: Terminal) -> None:
+def page_through(terminal: Terminal, last_words: str) -> None:
     """Go to the first message, through the middle with its long tool results, and back to the end."""
     terminal.press("\r")
     terminal.settle()
@@ -74,7 +74,7 @@ def _page_through(terminal: Terminal) -> None:
     terminal.settle()
     since = len(terminal.output)
     terminal.press("G")
-    terminal.wait_for(LAST_WORDS, since=since)
+    terminal.wait_for(last_words, since=since)
     terminal.settle()
 
 
