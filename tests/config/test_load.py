@@ -142,8 +142,8 @@ def test_the_older_agent_section(read: Load) -> None:
 
 def test_what_means_nothing_here_is_named_once(read: Load) -> None:
     found = read(
-        '{gateway: {port: 1, tailscale: {}}, channels: {telegram: {}}, agents: {defaults: {models: {}, heartbeat: {every: "1h"}},'
-        ' list: [{id: "a", avatar: "x"}]}}'
+        "{gateway: {port: 1, tailscale: {}}, channels: {telegram: {}},"
+        ' agents: {defaults: {models: {}, heartbeat: {every: "1h"}}, list: [{id: "a", avatar: "x"}]}}'
     )
     assert len(found.notices) == 1
     (notice,) = found.notices

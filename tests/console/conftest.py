@@ -8,6 +8,12 @@ from tests.console.desk import CRON, MAIN, OPS
 from tests.support.runtimes import running, send
 
 
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner in these tests never answers: nobody waits long to see that."""
+    monkeypatch.setattr("console.host.ANSWER_SECONDS", 0.1)
+
+
 @pytest.fixture
 async def fleet(state: Path) -> Path:
     """Return a state with three sessions: ops, then main, then a cron job, each with one exchange."""

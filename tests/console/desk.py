@@ -1,5 +1,6 @@
 """The whole console on a real runtime, driven by keys alone."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+import tests.support.idle  # noqa: F401 - it is imported for what it does
 from console.app import SwitchboardApp
 from console.host import Host
 from console.live.gateways import Listed
@@ -149,15 +151,19 @@ class Desk:
     @property
     def picture(self) -> str:
         """The words on the screen, line by line."""
-        strips = self.app.screen._compositor.render_strips()
+        with self.app._context():
+            strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
         """Wait until a condition holds while the console works; fail with the picture when it does not in time."""
         deadline = time.monotonic() + seconds
+        if condition():
+            return
         while not condition():
             assert time.monotonic() < deadline, f"the condition did not come true in time:\n{self.picture}"
-            await self.pilot.pause(0.005)
+            await asyncio.sleep(0.005)
+        await self.pilot.pause(0)  # what made it true is drawn as well
 
     async def press(self, *keys: str) -> None:
         """Press keys and let the console take them in."""
@@ -184,8 +190,10 @@ class Desk:
         await self.until(lambda: key in self.order)
         while self.screen.pane != "list":
             await self.press("escape")
+        sessions = self.screen.sessions  # what it shows may stand in an older order for a while, for it is in use
+        await self.until(lambda: key in sessions._index)
         while self.selected != key:
-            await self.press("down" if self.order.index(key) > self.screen.sessions.cursor else "up")
+            await self.press("down" if sessions._index[key] > sessions.cursor else "up")
         await self.until(lambda: self.screen.main.key == key)
 
     async def open(self, key: str) -> None:

@@ -30,7 +30,9 @@ from tests.support.crashes import Doom, dying
 from tests.support.invariants import look
 from tests.support.runtimes import MAIN, Agent, begin, running
 
-SCENARIOS: Final = 50
+SCENARIOS: Final = 20
+LONG_SCENARIOS: Final = 200
+"""With `-m long`, more of them."""
 CRASHES: Final = 20
 KEYS: Final = (
     MAIN,
@@ -181,7 +183,9 @@ def left_running(runtime: Runtime) -> list[str]:
 
 
 @pytest.mark.spec("S9", "S11", "W6", "W7")
-@pytest.mark.parametrize("seed", range(SCENARIOS))
+@pytest.mark.parametrize(
+    "seed", [*range(SCENARIOS), *(pytest.param(n, marks=pytest.mark.long) for n in range(SCENARIOS, LONG_SCENARIOS))]
+)
 async def test_nothing_is_lost_or_doubled_wherever_the_process_dies(seed: int) -> None:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
+import tests.support.quick_server  # noqa: F401 - it is imported for what it does
 from core.gateway import Gateway
 from core.model.clock import Clock, SystemClock
 from core.model.ids import new_id
