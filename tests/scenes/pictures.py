@@ -12,6 +12,7 @@ from rich.color import Color
 from rich.console import Console
 from rich.segment import Segment
 from textual import events
+from textual.app import App
 from textual.pilot import Pilot
 
 from console.app import SwitchboardApp
@@ -134,30 +135,47 @@ class Stage:
 
     def text(self) -> tuple[str, ...]:
         """Return what the terminal shows now in words, one for each row of it."""
-        return tuple(self._drawn().export_text().split("\n")[: self.app.size.height])
+        return text_of(self.app)
 
     def picture(self) -> Picture:
         """Draw what the terminal shows now."""
-        console = self._drawn()
-        inks = frozenset(_inks(console._record_buffer))
-        svg = console.export_svg(title="switchboard", code_format=SVG, unique_id="t", clear=False)
-        return Picture(svg, tuple(console.export_text().split("\n")[: self.app.size.height]), inks)
+        return picture_of(self.app)
 
-    def _drawn(self) -> Console:
-        width, height = self.app.size
-        console = Console(
-            width=width,
-            height=height,
-            file=io.StringIO(),
-            force_terminal=True,
-            color_system="truecolor",
-            record=True,
-            legacy_windows=False,
-            safe_box=False,
-        )
-        stack = self.app._background_screens
-        console.print(self.app.screen._compositor.render_update(full=True, screen_stack=stack, simplify=True))
-        return console
+
+def text_of(app: App[None]) -> tuple[str, ...]:
+    """Return what a console shows now in words, one for each row of the terminal."""
+    return tuple(_drawn(app).export_text().split("\n")[: app.size.height])
+
+
+def picture_of(app: App[None], mask: Callable[[str], str] | None = None) -> Picture:
+    """Draw what a console shows now.
+
+    Args:
+        mask: Replaces what is different each time, with something of the same width.
+    """
+    console = _drawn(app)
+    if mask is not None:
+        console._record_buffer[:] = [segment._replace(text=mask(segment.text)) for segment in console._record_buffer]
+    inks = frozenset(_inks(console._record_buffer))
+    svg = console.export_svg(title="switchboard", code_format=SVG, unique_id="t", clear=False)
+    return Picture(svg, tuple(console.export_text().split("\n")[: app.size.height]), inks)
+
+
+def _drawn(app: App[None]) -> Console:
+    width, height = app.size
+    console = Console(
+        width=width,
+        height=height,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        record=True,
+        legacy_windows=False,
+        safe_box=False,
+    )
+    stack = app._background_screens
+    console.print(app.screen._compositor.render_update(full=True, screen_stack=stack, simplify=True))
+    return console
 
 
 def _inks(segments: Iterable[Segment]) -> Iterator[tuple[str, str, str]]:

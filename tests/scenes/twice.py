@@ -1,5 +1,6 @@
 """One day in two consoles: one on the runtime itself, one that reaches the same runtime through our gateway."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -60,9 +61,12 @@ class Both:
 
     async def do(self, play: Callable[[Stage], Awaitable[None]]) -> None:
         """Do the same in both."""
-        for stage in (self.here, self.there):
+
+        async def do_in(stage: Stage) -> None:
             with stage.app._context():
                 await play(stage)
+
+        await asyncio.gather(do_in(self.here), do_in(self.there))
 
     async def same(self) -> tuple[list[str], list[str]]:
         """Return what each of them shows, the connection line left out, once it is the same, or after all the time."""

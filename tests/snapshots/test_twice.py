@@ -1,7 +1,17 @@
-"""The same scene local and remote: line for line the same, but for the connection line."""
+"""The same scene local and remote: line for line the same, but for the connection line (DESIGN 1)."""
 
-from tests.scenes.pictures import Stage
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.scenes.pictures import MEDIUM, NARROW, WIDE, Stage
 from tests.scenes.script import DESIGN, MAIN, OPS, SUPPORT, TOKYO
+from tests.scenes.twice import NAME, Both, both
+from tests.support.runtimes import until
+
+Play = Callable[[Stage], Awaitable[None]]
+Situation = tuple[Play, str, tuple[str, ...]]
+"""What is done, words that then stand there, and the keys that lead back."""
 
 
 async def _list(stage: Stage) -> None:
@@ -10,7 +20,7 @@ async def _list(stage: Stage) -> None:
 
 async def _tools(stage: Stage) -> None:
     await stage.open(OPS)
-    await stage.press("enter", "o")
+    await stage.press("enter", "k", "k", "k", "enter")
 
 
 async def _exchange(stage: Stage) -> None:
@@ -53,24 +63,20 @@ async def _help(stage: Stage) -> None:
     await stage.press("question_mark")
 
 
-async def _palette(stage: Stage) -> None:
-    await stage.press("ctrl+p")
-    await stage.write("go")
-
-
 async def _search(stage: Stage) -> None:
     await stage.press("S")
     await stage.write("prices")
 
 
-async def _filter(stage: Stage) -> None:
-    await stage.press("slash")
-    await stage.write("discord")
-
-
 async def _abort(stage: Stage) -> None:
     await stage.open(OPS)
     await stage.press("a")
+
+
+async def _tiled(stage: Stage) -> None:
+    await stage.open(OPS)
+    await stage.press("v")
+    await stage.open(SUPPORT)
 
 
 async def _denied(stage: Stage) -> None:
@@ -79,27 +85,60 @@ async def _denied(stage: Stage) -> None:
     await stage.write("Please send me the icons.")
     await stage.press("enter")
 
-async def _tiled(stage: Stage) -> None:
-    await stage.open(OPS)
-    await stage.press("v")
-    await stage.open(SUPPORT)
 
-
-SITUATIONS = {
-    "list": (_list, ()),
-    "tools": (_tools, ("escape", "escape")),
-    "exchange": (_exchange, ("escape",)),
-    "announced": (_announced, ("escape",)),
-    "spawns": (_spawns, ("escape",)),
-    "send": (_send, ("escape",)),
-    "spawn": (_spawn, ("escape",)),
-    "policy": (_policy, ("escape",)),
-    "deliveries": (_deliveries, ("escape",)),
-    "help": (_help, ("escape",)),
-    "palette": (_palette, ("escape",)),
-    "search": (_search, ("escape",)),
-    "filter": (_filter, ("escape","escape")),
-    "abort": (_abort, ("escape",)),
-    "tiled": (_tiled, ("v",)),
-    "denied": (_denied, ("escape",)),
+LOOKS: dict[str, Situation] = {
+    "list": (_list, "× hook:deploy", ()),
+    "tools": (_tools, "▾ ", ("escape",)),
+    "exchange": (_exchange, "exchange with ops: turn 2 of 5", ("escape",)),
+    "spawns": (_spawns, "write summ", ("t",)),
+    "send": (_send, "agent:main:discord:group:ops  ", ("escape",)),
+    "policy": (_policy, "deny, by rule 1: discord · channel", ("escape",)),
+    "deliveries": (_deliveries, "1 try, again in 1h", ("escape",)),
+    "help": (_help, "Go into the transcript of the session", ("escape",)),
 }
+MORE: dict[str, Situation] = {
+    "announced": (_announced, "✓ announce to slack group:tokyo: sent", ("escape",)),
+    "spawn": (_spawn, "agent: main, research", ("escape",)),
+    "search": (_search, "look at prices yourself", ("escape",)),
+    "abort": (_abort, "Aborting stops its run", ("escape",)),
+    "tiled": (_tiled, "support-42  agent:main:telegram:direct:42", ("v",)),
+    "denied": (_denied, "send policy denies messages to this", ("escape",)),
+}
+"""Shown at one size, to be quick."""
+
+
+async def _look(consoles: Both, situations: dict[str, Situation]) -> None:
+    for name, (play, words, back) in situations.items():
+        await consoles.do(play)
+        here, there = await consoles.same()
+        assert there == here, name
+        assert words in "\n".join(here), (name, here)
+        if back:
+            await consoles.do(lambda stage, keys=back: stage.press(*keys))
+
+
+@pytest.mark.parametrize("size", [NARROW, MEDIUM, WIDE], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_a_console_elsewhere_shows_what_the_one_here_shows(size: tuple[int, int]) -> None:
+    async with both(size) as consoles:
+        await consoles.day.errands()
+        await consoles.day.afternoon()
+        await _look(consoles, LOOKS)
+        if size == MEDIUM:
+            await _look(consoles, MORE)
+        top = consoles.here.text()[0], consoles.there.text()[0]
+        assert "local" in top[0]
+        assert f"{NAME} live" in top[1]
+
+
+async def test_what_is_done_elsewhere_shows_here() -> None:
+    async with both(MEDIUM) as consoles:
+        await consoles.day.afternoon()
+        rows = consoles.here.app.desk.book.rows
+        await consoles.there.open(SUPPORT)
+        await consoles.there.press("p", "a", "y")
+        await until(lambda: rows[SUPPORT].look != "running" and rows[SUPPORT].session.send_policy == "allow")
+        await consoles.do(lambda stage: stage.open(SUPPORT))
+        here, there = ("\n".join(stage.text()) for stage in (consoles.here, consoles.there))
+        for words in ("aborted", "allow by override", "I am asking the carrier for the number"):
+            assert words in here
+            assert words in there
