@@ -130,6 +130,7 @@ class Message(NamedTuple):
         seq: Place in its session key's sequence, dense from 1 over all transcripts of the key.
         timestamp: ms since the Unix epoch.
         stop_reason: Why a reply ended: `stop`, `toolUse`, `length`, `aborted`, `error`.
+        run_id: The run that it asked for or that wrote it, where that is known; no part of the wire form (H2).
     """
 
     id: str
@@ -144,6 +145,7 @@ class Message(NamedTuple):
     tool_call_id: str | None = None
     tool_name: str | None = None
     is_error: bool = False
+    run_id: str | None = None
 
     @property
     def text(self) -> str:
@@ -174,6 +176,10 @@ class Message(NamedTuple):
             data["isError"] = self.is_error
         return data
 
+    def marked(self) -> dict[str, Any]:
+        """Return the wire form with the run, for ourselves at the other end."""
+        return self.as_json() | ({"runId": self.run_id} if self.run_id is not None else {})
+
     def encode(self) -> str:
         """Return the wire form as JSON text, as it is stored and spliced into answers."""
         return _encode(self.as_json())
@@ -197,18 +203,19 @@ class Message(NamedTuple):
             tool_call_id=_text(data.get("toolCallId")),
             tool_name=_text(data.get("toolName")),
             is_error=bool(data.get("isError", False)),
+            run_id=_text(data.get("runId")),
         )
 
     def storable(self) -> tuple["Message", str]:
         """Return the message with its JSON text, both fit for UTF-8: halves of surrogate pairs become U+FFFD."""
         body = self.encode()
         repaired = encodable(body)
-        return (self, body) if repaired is body else (Message.decode(repaired), repaired)
+        return (self, body) if repaired is body else (Message.decode(repaired, self.run_id), repaired)
 
     @classmethod
-    def decode(cls, text: str) -> "Message":
+    def decode(cls, text: str, run_id: str | None = None) -> "Message":
         """Read a stored row."""
-        return cls.read(json.loads(text))
+        return cls.read(json.loads(text))._replace(run_id=run_id)
 
 
 def text_block(text: str) -> Block:

@@ -183,10 +183,18 @@ def model_fields(ref: str | None) -> dict[str, Any]:
 
 
 def message(found: Message) -> dict[str, Any]:
-    """Return a message as RPC and HTTP show it: the flat object, with its id and place once more for their clients."""
-    return found.as_json() | {"__openclaw": {"id": found.id, "seq": found.seq}}
+    """Return a message as RPC and HTTP show it: the flat object, and what else their clients look for.
+
+    A client that shows a message before it is stored knows it again by its run (PROTOCOL I.4).
+    """
+    marks: dict[str, Any] = {"id": found.id, "seq": found.seq}
+    if found.run_id is not None:
+        marks["runId"] = found.run_id
+        if found.role == "user":
+            marks["idempotencyKey"] = f"{found.run_id}:user"
+    return found.as_json() | {"__openclaw": marks}
 
 
 def message_text(found: Message) -> str:
     """Return such a message as JSON text."""
-    return f'{found.encode()[:-1]},"__openclaw":{{"id":{encode(found.id)},"seq":{found.seq}}}}}'
+    return encode(message(found))

@@ -48,6 +48,7 @@ def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None, *, preview
         tool_call_id=draft.tool_call_id,
         tool_name=draft.tool_name,
         is_error=draft.is_error,
+        run_id=run_id,
     )
     message, body = message.storable()
     rev = tx.next_rev()
@@ -84,11 +85,11 @@ def page(
     below = last + 1 if before is None else min(before, last + 1)
     said = "" if include_tools else " AND role <> 'toolResult'"
     rows = db.execute(
-        f"SELECT {'coalesce(brief, body)' if in_brief else 'body'} FROM messages"
+        f"SELECT {'coalesce(brief, body)' if in_brief else 'body'}, run_id FROM messages"
         f" WHERE {_OF_SESSION} AND seq >= ? AND seq < ?{said} ORDER BY seq DESC LIMIT ?",
         (session.key, first, below, limit),
     ).fetchall()
-    messages = tuple(Message.decode(row[0]) for row in reversed(rows))
+    messages = tuple(Message.decode(body, run_id) for body, run_id in reversed(rows))
     more = bool(messages) and len(rows) == limit and messages[0].seq > first
     return HistoryPage(session.key, session_id, messages, messages[0].seq if more else None)
 
@@ -99,14 +100,17 @@ def since(db: sqlite3.Connection, key: str, rev: int) -> list[MessageAppended]:
     Read from the newest back, as far as they are newer: the cost does not depend on the length of the transcript.
     """
     rows = db.execute(
-        "SELECT m.rev, t.session_id, m.body FROM messages AS m JOIN transcripts AS t ON t.key = ?"
+        "SELECT m.rev, t.session_id, m.body, m.run_id FROM messages AS m JOIN transcripts AS t ON t.key = ?"
         " AND t.first_seq <= m.seq AND (t.last_seq IS NULL OR m.seq <= t.last_seq)"
         f" WHERE {_OF_SESSION} ORDER BY m.seq DESC",
         (key, key),
     )
     with contextlib.closing(rows):
         newer = list(itertools.takewhile(lambda row: row[0] > rev, rows))
-    return [MessageAppended(at, key, session_id, Message.decode(body)) for at, session_id, body in reversed(newer)]
+    return [
+        MessageAppended(at, key, session_id, Message.decode(body, run_id))
+        for at, session_id, body, run_id in reversed(newer)
+    ]
 
 
 def of_run(db: sqlite3.Connection, run_id: str, key: str, after_seq: int) -> list[Message]:
@@ -115,13 +119,13 @@ def of_run(db: sqlite3.Connection, run_id: str, key: str, after_seq: int) -> lis
         f"SELECT body FROM messages WHERE {_OF_SESSION} AND seq > ? AND run_id = ? ORDER BY seq",
         (key, after_seq, run_id),
     )
-    return [Message.decode(row[0]) for row in rows]
+    return [Message.decode(row[0], run_id) for row in rows]
 
 
 def at(db: sqlite3.Connection, key: str, seq: int) -> Message | None:
     """Return one message of a session by its place."""
-    row = db.execute(f"SELECT body FROM messages WHERE {_OF_SESSION} AND seq = ?", (key, seq)).fetchone()
-    return Message.decode(row[0]) if row else None
+    row = db.execute(f"SELECT body, run_id FROM messages WHERE {_OF_SESSION} AND seq = ?", (key, seq)).fetchone()
+    return Message.decode(*row) if row else None
 
 
 def first_words(role: Role, content: Iterable[Block]) -> str | None:

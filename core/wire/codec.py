@@ -99,7 +99,7 @@ _LEAVES: Final[dict[Any, Codec[Any]]] = {
     _NONE: _leaf(_NONE, words="null"),
     Any: _leaf(str, int, float, bool, _NONE, dict, list, words="anything"),
     Path: Codec(frozenset({str}), "a path", Path, str),
-    Message: Codec(frozenset({dict}), "a message", Message.read, Message.as_json),
+    Message: Codec(frozenset({dict}), "a message", Message.read, Message.marked),
 }
 
 

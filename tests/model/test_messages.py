@@ -43,6 +43,7 @@ MESSAGES = st.builds(
     tool_call_id=st.none() | st.text(max_size=9),
     tool_name=st.none() | st.text(max_size=9),
     is_error=st.just(value=False),  # of a tool's result only
+    run_id=st.none() | st.uuids().map(str),
 )
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -55,7 +56,7 @@ NAMES = ("id", "seq", "timestamp", "role", "content", "provenance", "usage", "mo
 @pytest.mark.spec("H2")
 @given(MESSAGES)
 def test_a_stored_message_is_read_back_as_it_was(message: Message) -> None:
-    assert Message.decode(message.encode()) == message
+    assert Message.decode(message.encode(), message.run_id) == message
 
 
 @pytest.mark.spec("H2")

@@ -57,7 +57,8 @@ async def test_a_page_holds_the_newest_messages_in_order(server: Served, client:
         == (await server.runtime.get_session(MAIN, server.runtime.rules.grant(OPERATOR).scope)).session_id
     )
     for message, row in zip(page["items"], stored[-3:], strict=True):
-        assert message.pop("__openclaw") == {"id": row.id, "seq": row.seq}
+        asked = {"idempotencyKey": f"{row.run_id}:user"} if row.role == "user" else {}
+        assert message.pop("__openclaw") == {"id": row.id, "seq": row.seq, "runId": row.run_id} | asked
         assert message == row.as_json()
 
 
