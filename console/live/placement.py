@@ -60,6 +60,7 @@ class Placement:
         self.archived = False
         self._book = book
         self._dirty: set[str] = set()
+        self._selected: str | None = None
         self._stale = True
         self._sorted: list[_SortKey] = []
         self._sort_keys: dict[str, _SortKey] = {}
@@ -74,6 +75,13 @@ class Placement:
         """Place a row again, with those that hang on it."""
         if not self._stale:
             self._dirty.add(key)
+
+    def select(self, key: str | None) -> None:
+        """Leave the row in its place that the operator is at, whatever becomes of it."""
+        for changed in (self._selected, key) if key != self._selected else ():
+            if changed is not None:
+                self.touch(changed)
+        self._selected = key
 
     def placed(self) -> list[Placed]:
         """Return the rows to show, in order."""
@@ -128,7 +136,8 @@ class Placement:
         if self.needle:
             return all(word in self._haystack(row) for word in self.needle.casefold().split())
         # A sub-agent that is done stands in the tree of its session only, until somebody looks for it.
-        return row.look != "done" or row.session.spawned_by not in self._book.rows
+        done = row.look == "done" and row.session.key != self._selected
+        return not done or row.session.spawned_by not in self._book.rows
 
     def _haystack(self, row: Row) -> str:
         """Return what a filter looks at; ten thousand rows are looked at with every letter of it."""

@@ -441,14 +441,14 @@ class WatchView(Screen[None]):
             return False
         placement = self.desk.book.placement
         if not self.sessions.select(key):
-            placement.needle = "" if row.look != "done" else row.key
+            placement.needle = ""
             placement.archived = row.look == "archived"
             if self.filter is not None:
-                self.filter.value = placement.needle
+                self.filter.value = ""
             placement.reset()
             self.sessions.release()
+            self.sessions.reveal(key)
             self._place()
-            self.sessions.select(key)
         return True
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:

@@ -97,6 +97,10 @@ class SessionList(LineList):
         self.move_to(index)
         return True
 
+    def reveal(self, key: str) -> None:
+        """Put the cursor on a session that has no place while nobody is at it."""
+        self._place(key)
+
     def used(self, now: float) -> None:
         """Hold the order for a while: the operator is working with the list."""
         self._moved_at = now
@@ -180,8 +184,10 @@ class SessionList(LineList):
     def _cost(self, row: Row) -> str:
         return f"${row.session.cost_usd:.2f}" if row.session.cost_usd is not None else ""
 
-    def _place(self) -> None:
-        selected = self.selected
+    def _place(self, key: str | None = None) -> None:
+        before = self.selected
+        selected = key or before
+        self._book.placement.select(selected)
         self._placed = self._book.placement.placed()
         self._index = {placed.key: index for index, placed in enumerate(self._placed)}
         # The first sessions of an empty list come in any order; the main one is where a newcomer looks.
@@ -194,7 +200,7 @@ class SessionList(LineList):
         self.set_heights([2 if rows[placed.key].words else 1 for placed in self._placed])
         if self.scroll_offset.y == offset:
             self._show_cursor()
-        if self.selected != selected:
+        if self.selected != before:
             self.post_message(self.Moved(self))
 
     def _height(self, placed: Placed) -> int:

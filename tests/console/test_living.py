@@ -11,13 +11,13 @@ from console.screens.confirm import Confirm
 from core.agents.choose import AgentBackends
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, Turn
 from core.config.settings import Settings
-from core.model.access import ALL
+from core.model.access import ALL, Operator
 from core.model.messages import Usage, text_block
 from core.model.sessions import SessionQuery
 from core.runtime.gateway import Runtime
 from core.store.database import Tx
 from tests.console.desk import CRON, MAIN, OPS, Agent, console
-from tests.support.runtimes import begin, send
+from tests.support.runtimes import begin, call, send
 from tests.support.stores import say
 
 
@@ -233,6 +233,25 @@ async def test_leaving_now_keeps_what_was_said(fleet: Path) -> None:
     async with console(fleet) as desk:
         assert (await desk.session(OPS)).status == "interrupted"
         await desk.shows("the first half")
+
+
+async def test_what_the_operator_reads_stays_when_its_sub_agent_is_done(fleet: Path) -> None:
+    agent = Agent(held=True)
+    async with console(fleet, agent=agent) as desk:
+        ticket = await call(desk.runtime, "sessions_spawn", Operator(OPS), task="look around")
+        child = ticket["childSessionKey"]
+        await desk.open(child)
+        agent.release()
+        await desk.at_rest()
+        desk.screen.sessions.release()
+        await send(desk.runtime, MAIN, "say something else")  # the list is put in order anew
+        await desk.until(lambda: desk.screen.sessions._placed[0].key == MAIN)
+        await desk.pilot.pause()
+        assert desk.screen.main.key == desk.selected == child
+        await desk.press("escape")
+        await desk.select(MAIN)
+        desk.screen.sessions.release()
+        await desk.until(lambda: child not in desk.order)
 
 
 # Two consoles

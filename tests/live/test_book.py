@@ -74,14 +74,15 @@ def test_any_order_of_events_ends_in_the_same_rows(
     assert book.costs or not expected.costs
 
 
-@given(histories(), st.sampled_from(ORDERS), st.booleans())
+@given(histories(), st.sampled_from(ORDERS), st.booleans(), st.lists(st.sampled_from(KEYS), min_size=1))
 def test_what_is_placed_step_by_step_is_what_is_placed_at_once(
-    versions: list[Session], order: Any, archived: bool
+    versions: list[Session], order: Any, archived: bool, selected: list[str]
 ) -> None:
     book = Book()
     book.placement.order, book.placement.archived = order, archived
     book.placement.placed()
-    for session in versions:
+    for number, session in enumerate(versions):
+        book.placement.select(selected[number % len(selected)])
         book.apply(SessionChanged(session.rev, session))
         stepwise = book.placement.placed()
         assert stepwise == picture(book)
@@ -129,6 +130,17 @@ def test_branches_of_sub_agents() -> None:
         ("c", "└"),
     ]
     assert picture(book)[4] == Placed("agent:main:orphan")
+
+
+def test_a_sub_agent_that_is_done_stays_while_the_operator_is_at_it() -> None:
+    book = Book()
+    child = make_session("agent:main:b", status="running", spawned_by="agent:main:a", label="b")
+    book.load([make_session("agent:main:a", label="a"), child], {})
+    book.placement.select(child.key)
+    book.apply(SessionChanged(child.rev + 1, child._replace(rev=child.rev + 1, status="done")))
+    assert [placed.key for placed in book.placement.placed()] == ["agent:main:a", child.key]
+    book.placement.select("agent:main:a")
+    assert [placed.key for placed in book.placement.placed()] == ["agent:main:a"]
 
 
 @pytest.mark.parametrize("ring", [["a"], ["a", "b"], ["a", "b", "c"]], ids=len)
