@@ -64,6 +64,8 @@ class SessionField(Vertical):
         needle = event.value.casefold().split()
         exact = event.value in self._keys
         found = [row for row in self._rows if all(word in row.haystack for word in needle)] if not exact else []
+        asked = event.value.strip().casefold()
+        found.sort(key=lambda row: _distance(row.name.casefold(), asked))
         self.matches.offer(found[:SHOWN])
         self.set_class(bool(found), "-matching")
 
@@ -78,6 +80,11 @@ class SessionField(Vertical):
 
     def _shown(self, key: str) -> str:
         return next((shown for shown, known in self._keys.items() if known == key), key)
+
+
+def _distance(name: str, asked: str) -> int:
+    """Put the session first that is called just so, then those whose names begin so; the others as they stand."""
+    return 0 if name == asked else 1 if name.startswith(asked) else 2
 
 
 def _as_shown(rows: Sequence[Row]) -> dict[str, str]:

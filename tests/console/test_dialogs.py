@@ -11,6 +11,7 @@ from console.screens.spawn import SpawnDialog
 from core.model.access import ALL
 from core.model.sessions import SessionQuery
 from tests.console.desk import CRON, MAIN, OPS, Agent, Desk, console
+from tests.support.runtimes import send
 
 DENY_OPS = '{session: {sendPolicy: {rules: [{action: "deny", match: {channel: "discord"}}]}}}'
 HELPERS = """{agents: {list: [{id: "main", subagents: {allowAgents: ["helper"]}}, {id: "helper"}, {id: "guard"}]}}"""
@@ -66,6 +67,20 @@ async def test_send_from_a_session_to_another_says_where_it_came_from(fleet: Pat
         assert asked.provenance.source_session_key == CRON
         assert desk.selected == MAIN
         await desk.shows("say from the job")
+
+
+async def test_a_session_that_is_called_just_so_is_offered_first(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        await send(desk.runtime, "agent:main:telegram:direct:newest", "say that main holds the word main too")
+        await desk.until(lambda: desk.order[0] == "agent:main:telegram:direct:newest")
+        await open_send(desk)
+        await desk.press("shift+tab")
+        await refill(desk, "main")
+        await desk.press("enter", "tab")
+        await desk.write("say to the right one")
+        await desk.press("ctrl+s")
+        await desk.said("answered: to the right one")
+        assert ("assistant", "to the right one") in await desk.words(MAIN)
 
 
 async def test_send_without_waiting(fleet: Path) -> None:
