@@ -82,7 +82,9 @@ class Operations:
         def told(result: dict[str, Any]) -> Outcome:
             if result["status"] != "accepted":
                 return Outcome(str(result.get("error", result["status"])), "error", refused=True)
-            return Outcome("sub-agent started; its result will be posted here", key=result["childSessionKey"])
+            seen = result.get("exchange") != {"state": "unavailable"}  # OpenClaw posts it for some callers only
+            where = "its result will be posted here" if seen else "its result is in its own session"
+            return Outcome(f"sub-agent started; {where}", key=result["childSessionKey"])
 
         return await _said(lambda: self._desk.call("sessions_spawn", arguments, requester), told)
 

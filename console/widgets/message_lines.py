@@ -220,7 +220,8 @@ class MessageLines:
             case "result":
                 yield from self._result(transcript, item, part)
             case "note":
-                yield self._words(f"{local_time(item.timestamp, item.timestamp)}  {part.text}", "muted")
+                when = f"{local_time(item.timestamp, item.timestamp)}  " if item.timestamp else ""  # 0 is not known
+                yield self._words(f"{when}{part.text}", "muted")
             case "failure":
                 yield self._words(f"× {part.text}", "error")
         if part.cut and part.kind != "result":

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, Final, cast
 
 from core.imports.report import Notes
-from core.imports.wrappers import unwrapped
 from core.model.messages import (
     INTER_SESSION,
     MAX_INT,
@@ -23,6 +22,7 @@ from core.model.messages import (
     read_content,
     text_block,
 )
+from core.model.wrappers import unwrapped
 
 Entry = Mapping[str, Any]
 _NAMESPACE: Final = uuid.UUID("6f0c3a5e-3a0a-5b0e-9d6c-6b1f0f2b7a51")

@@ -18,6 +18,7 @@ from core.model.events import ConnectionChanged, Delta, Reloaded
 from core.model.keys import parse, quoted
 from core.model.runs import Run, RunState
 from core.model.sessions import Session
+from core.model.wrappers import unwrapped
 from core.remote.dialect import ADMIN, READ, WRITE, Dialect, row_of
 from core.remote.hello import Hello, mapping
 from core.remote.link import Link
@@ -25,7 +26,7 @@ from core.remote.openclaw_feed import Hub
 from core.remote.openclaw_follow import Follower, Mirror
 from core.remote.openclaw_live import LATE_SECONDS, Live
 from core.remote.openclaw_roster import Roster, Said
-from core.remote.openclaw_rows import allowed_tools, place_of, read_rules, rows_of, text, unwrapped, whole, words_of
+from core.remote.openclaw_rows import allowed_tools, place_of, read_rules, rows_of, text, whole, words_of
 from core.rules.ruleset import RuleSet
 
 PAGE: Final = 200

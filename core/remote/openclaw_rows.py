@@ -1,6 +1,5 @@
 """OpenClaw's rows, messages and settings in our vocabulary; anything missing, new or of a wrong type is lived with."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -9,6 +8,7 @@ from core.model.keys import ChatType, Key, kind_of, parse
 from core.model.messages import INTER_SESSION, MAX_INT, Message, Provenance, read_content
 from core.model.runs import RunState
 from core.model.sessions import Override, Session
+from core.model.wrappers import unwrapped
 from core.remote.hello import mapping, strings
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import AgentRules, RuleSet
@@ -23,10 +23,6 @@ _STATES: Final[dict[str, RunState]] = {
     "timeout": "timed_out",
 }
 _CHAT_TYPES: Final[dict[str, ChatType]] = {"direct": "direct", "group": "group", "channel": "channel"}
-_WRAPPER: Final = re.compile(
-    r"\A(?:Sender|Conversation info) \(untrusted metadata\):\s*```json\n.*?\n```\s*", re.DOTALL
-)
-_STAMP: Final = re.compile(r"\A\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]\n]{1,12}\] ")
 PREVIEW_CHARS: Final = 160
 SILENT_MS: Final = 120_000
 """A session that changed nothing for so long is not believed to run, where the gateway only remembers that it did."""
@@ -122,7 +118,8 @@ def read_message(data: Mapping[str, Any], base: int, fallback: int) -> Message:
         role = "user"  # shown as if it were said here, while it came from another session
     content = message.content
     if role == "user" and len(content) == 1 and content[0].get("type") == "text":
-        content = ({**content[0], "text": unwrapped(str(content[0].get("text", "")))},)
+        words = unwrapped(str(content[0].get("text", "")), inter_session=provenance is not None)
+        content = ({**content[0], "text": words},)
     provider, model = text(data, "provider"), message.model
     return message._replace(
         id=message.id or text(marks, "id") or f"{place or fallback}",
@@ -156,12 +153,6 @@ def last_words_of(message: object) -> str:
     blocks = read_content(mapping(message).get("content"))
     said = [str(block["text"]) for block in blocks if isinstance(block.get("text"), str)]
     return said[-1] if said else ""
-
-
-def unwrapped(words: str) -> str:
-    """Return what a person wrote, without the sender and the time that some gateways put before it."""
-    rest = _WRAPPER.sub("", words)
-    return _STAMP.sub("", rest)
 
 
 def preview(words: str | None) -> str | None:
@@ -242,7 +233,10 @@ def _origin(key: Key, created_via: str | None) -> str | None:
 
 
 def _name(row: Mapping[str, Any]) -> str | None:
+    """Return what a session is called, unless that is made of its key or of who wrote in it."""
     name = text(row, "displayName") or text(row, "derivedTitle")
     origin = mapping(row.get("origin"))
-    client = origin.get("label") if origin.get("provider") == "webchat" else None  # who wrote, not what it is called
-    return None if name in (row.get("label"), client) else name
+    provider, key = origin.get("provider"), text(row, "key") or ""
+    made = f"{provider}:g-{key.replace(':', '-')}"
+    client = origin.get("label") if provider == "webchat" else None
+    return None if name in (row.get("label"), client, made) else name

@@ -2,63 +2,22 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.cli.program import started
-from tests.peers.gateways import PEERS, START, VERSIONS
-from tests.support.terminal import Terminal
+from tests.peers.gateways import PEERS
+from tests.peers.ours import Ours, run, tui
+from tests.peers.tui_scene import play
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(1200)]
 HERE = Path(__file__).parent
 CLIENT_VERSION = "2026.9.1"
-KEYS = {"escape": "\x1b", "enter": "\r"}
 REFUSED_ON_PURPOSE = {"chat.send": 1}
 """By the send policy, in the scene."""
-
-
-class Ours:
-    """Our gateway at work.
-
-    Attributes:
-        port: The same one after it was started anew.
-    """
-
-    def __init__(self, home: Path, port: int = 0) -> None:
-        self.home = home
-        self.port = port
-        self.token = ""
-
-    @property
-    def url(self) -> str:
-        """Where clients find it."""
-        return f"ws://127.0.0.1:{self.port}"
-
-    @contextmanager
-    def at_work(self) -> Generator[None]:
-        """Run it."""
-        with started("serve", "--json", "--port", str(self.port)) as process:
-            assert process.process.stdout is not None
-            facts = json.loads(process.process.stdout.readline())
-            self.port = facts["port"]
-            self.token = (self.home / "state" / "gateway.token").read_text().strip()
-            yield
-
-    def counted(self, name: str) -> dict[str, int]:
-        """Return a counter of the requests, by method."""
-        answer = httpx.get(
-            f"http://127.0.0.1:{self.port}/metrics", headers={"authorization": f"Bearer {self.token}"}, trust_env=False
-        )
-        found = re.findall(rf'^switchboard_{name}_total{{method="(.*)"}} (\d+)$', answer.text, re.MULTILINE)
-        return {method: int(count) for method, count in found}
 
 
 @pytest.fixture
@@ -68,23 +27,6 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ours:
     monkeypatch.setenv("SWITCHBOARD_PEERS", str(PEERS))
     (tmp_path / "ours").mkdir()
     return Ours(tmp_path / "ours")
-
-
-def command(generation: str, home: Path, kind: str, *arguments: str) -> list[str]:
-    """Return a command line of one of their programs."""
-    options = ["--version", VERSIONS[generation], "--home", str(home)]
-    return [str(START), kind, *options, "--", *arguments]
-
-
-def run(generation: str, home: Path, *arguments: str) -> Any:
-    """Run their command line and return the JSON that it prints."""
-    done = subprocess.run(
-        command(generation, home, "oc", *arguments), check=False, capture_output=True, text=True, timeout=900
-    )
-    if done.returncode == 127 or "npm error" in done.stderr:
-        pytest.skip(f"the {generation} client cannot be had here: {done.stderr.strip()[-300:]}")
-    assert done.returncode == 0, f"{arguments}: {done.stdout[-500:]} {done.stderr[-500:]}"
-    return json.loads(done.stdout[done.stdout.index("{") :])
 
 
 def call(ours: Ours, generation: str, home: Path, method: str, **params: Any) -> Any:
@@ -100,38 +42,10 @@ def settings(ours: Ours, home: Path) -> None:
     (home / "oc" / "openclaw.json").write_text(json.dumps({"gateway": remote}))
 
 
-def play(terminal: Terminal, url: str) -> None:
-    """Play the scene, and check what can be read."""
-    at = 0
-    for line in (HERE / "tui_scene.txt").read_text().splitlines():
-        what, _, words = line.partition(" ")
-        if what == "<":
-            _read(terminal, words.replace("{URL}", url), at)
-        elif what == "^":
-            terminal.settle(0.3, 2.0)
-            terminal.press(KEYS[words])
-        elif what == ">":
-            terminal.settle(0.4, 3.0)
-            at = len(terminal.output)
-            terminal.press(words)
-            terminal.settle(0.3, 2.0)
-            terminal.press("\r")
-            if words.startswith("be slow"):
-                terminal.wait_for("connected", since=at, seconds=60.0)
-                terminal.settle(1.0, 2.0)
-
-
-def _read(terminal: Terminal, words: str, at: int) -> None:
-    terminal.wait_for(words, since=at, seconds=60.0)
-
-
 def test_their_tui_operates_our_sessions(ours: Ours, generation: str, tmp_path: Path) -> None:
-    home = tmp_path / "theirs"
     with ours.at_work():
-        arguments = ["--url", ours.url, "--token", ours.token]
-        with Terminal(command(generation, home, "tui", *arguments), _environment(), columns=120, rows=40) as terminal:
-            terminal.wait_for("connected", seconds=900.0)
-            play(terminal, ours.url)
+        with tui(ours, generation, tmp_path / "theirs") as terminal:
+            assert play(terminal, ours.url).text.count("say open again") == 1, "what is sent is shown once"
         asked, refused = ours.counted("requests"), ours.counted("requests_refused")
     assert {"chat.send", "chat.history", "sessions.list", "sessions.patch", "chat.abort"} <= set(asked)
     unanswered = {method: count for method, count in refused.items() if REFUSED_ON_PURPOSE.get(method) != count}
@@ -140,11 +54,7 @@ def test_their_tui_operates_our_sessions(ours: Ours, generation: str, tmp_path: 
 
 def test_their_tui_comes_back_when_we_do(ours: Ours, generation: str, tmp_path: Path) -> None:
     with ours.at_work():
-        arguments = ["--url", ours.url, "--token", ours.token]
-        terminal = Terminal(
-            command(generation, tmp_path / "theirs", "tui", *arguments), _environment(), columns=120, rows=40
-        )
-        terminal.wait_for("connected", seconds=900.0)
+        terminal = tui(ours, generation, tmp_path / "theirs")
         terminal.settle(1.0, 5.0)
         terminal.press("say before the restart\r")
         terminal.wait_for("before the restart", seconds=30.0)
@@ -216,7 +126,3 @@ def library() -> Path:
         except (OSError, subprocess.SubprocessError) as error:
             pytest.skip(f"the client library cannot be had here: {error}")
     return package
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}

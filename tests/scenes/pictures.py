@@ -3,7 +3,7 @@
 import contextlib
 import io
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +11,7 @@ from typing import Any, Final
 from rich.color import Color
 from rich.console import Console
 from rich.segment import Segment
+from rich.text import Text
 from textual import events
 from textual.app import App
 from textual.pilot import Pilot
@@ -156,14 +157,32 @@ def picture_of(app: App[None], mask: Callable[[str], str] | None = None) -> Pict
     console = _drawn(app)
     if mask is not None:
         console._record_buffer[:] = [segment._replace(text=mask(segment.text)) for segment in console._record_buffer]
+    return _recorded(console, app.size.height)
+
+
+def picture_of_rows(rows: Sequence[Text], width: int) -> Picture:
+    """Draw the rows of any terminal."""
+    console = _recorder(width, len(rows))
+    for row in rows:
+        console.print(row, no_wrap=True, overflow="ignore", crop=True)
+    return _recorded(console, len(rows))
+
+
+def _recorded(console: Console, height: int) -> Picture:
     inks = frozenset(_inks(console._record_buffer))
     svg = console.export_svg(title="switchboard", code_format=SVG, unique_id="t", clear=False)
-    return Picture(svg, tuple(console.export_text().split("\n")[: app.size.height]), inks)
+    return Picture(svg, tuple(console.export_text().split("\n")[:height]), inks)
 
 
 def _drawn(app: App[None]) -> Console:
-    width, height = app.size
-    console = Console(
+    console = _recorder(*app.size)
+    stack = app._background_screens
+    console.print(app.screen._compositor.render_update(full=True, screen_stack=stack, simplify=True))
+    return console
+
+
+def _recorder(width: int, height: int) -> Console:
+    return Console(
         width=width,
         height=height,
         file=io.StringIO(),
@@ -173,9 +192,6 @@ def _drawn(app: App[None]) -> Console:
         legacy_windows=False,
         safe_box=False,
     )
-    stack = app._background_screens
-    console.print(app.screen._compositor.render_update(full=True, screen_stack=stack, simplify=True))
-    return console
 
 
 def _inks(segments: Iterable[Segment]) -> Iterator[tuple[str, str, str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from tests.peers.gateways import VERSIONS
 from tests.scenes.pictures import FOLDER, SCENES, Picture, Stage, draw
 
 READ = {
@@ -100,7 +101,9 @@ async def test_no_cursor_blinks(name: str) -> None:
 
 
 def test_every_picture_has_a_scene() -> None:
-    assert sorted(path.stem for path in FOLDER.glob("*")) == sorted(SCENES)
+    peers = {f"openclaw-{version}-120x36" for version in VERSIONS.values()}  # drawn by `tests.peers`, of real ones
+    peers |= {f"openclaw-tui-{version}-120x40" for version in VERSIONS.values()}
+    assert {path.stem for path in FOLDER.glob("*")} == {*SCENES, *peers}
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.svg")), ids=lambda path: path.stem)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.imports.wrappers import unwrapped
+from core.model.wrappers import unwrapped
 
 FACTS = '```json\n{\n  "label": "cli"\n}\n```\n\n'
 
