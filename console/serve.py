@@ -74,7 +74,7 @@ async def _open(host: Host, settings: "ServerSettings", door: "Door", *, as_json
         words = owner.words if owner is not None else "another process"
         raise Conflict(f"the state directory {host.state} is owned by {words}: close that first, then serve")
     sites = Sites.of(settings.public_origin, settings.origins)
-    context = server_context(host.runtime, host.places, auth, sites)
+    context = server_context(host.runtime, host.places, auth, sites, insecure=door.place.insecure)
     ended = _End()
     listener = await Listener.open(create_app(context), context, door)
     try:

@@ -18,8 +18,10 @@ _TAIL_BYTES: Final = 262_144
 """Of the log, where its last lines are looked for."""
 
 
-def server_context(runtime: Runtime, places: Places, auth: Auth, sites: Sites) -> ServerContext:
-    """Return what a server over the runtime of this process works with."""
+def server_context(
+    runtime: Runtime, places: Places, auth: Auth, sites: Sites, *, insecure: bool = False
+) -> ServerContext:
+    """Return what a server over the runtime of this process works with; see `ServerContext`."""
     facts = Facts(
         version=version("switchboard-console"),
         boot_id=new_id(),
@@ -30,7 +32,7 @@ def server_context(runtime: Runtime, places: Places, auth: Auth, sites: Sites) -
         config=lambda: redacted_config(places),
         log_tail=lambda lines: _tail(places.state, lines),
     )
-    return ServerContext(runtime, auth, facts, sites=sites)
+    return ServerContext(runtime, auth, facts, insecure=insecure, sites=sites)
 
 
 def _tail(state: Path, lines: int) -> list[str]:

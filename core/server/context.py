@@ -71,6 +71,7 @@ class ServerContext:
 
     Attributes:
         sites: Under which names it is reached, and from which pages.
+        insecure: Devices may be paired without TLS from other machines too: the owner says the network is encrypted.
         repeats: Changes that clients may ask for twice.
         farewells: Of the open conversations; each adds its own and takes it away when it ends.
         devices: Those that are paired.
@@ -86,6 +87,7 @@ class ServerContext:
     metrics: Metrics = field(default_factory=Metrics)
     repeats: Repeats = field(default_factory=Repeats)
     sites: Sites = field(default_factory=Sites)
+    insecure: bool = False
     farewells: set[Farewell] = field(default_factory=set[Farewell])
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     devices: Devices = field(init=False)

@@ -58,5 +58,5 @@ async def serve_socket(websocket: WebSocket, context: ServerContext) -> None:
     if context.metrics.value("conversations") >= context.limits.connections:
         await transport.close(CLOSE_TRY_LATER, "too many connections")
         return
-    near = is_loopback(transport.peer) or websocket.url.scheme == "wss"
+    near = context.insecure or is_loopback(transport.peer) or websocket.url.scheme == "wss"
     await Conversation(context, transport, may_pair=near).run()

@@ -1,5 +1,6 @@
 """Who is let in over WebSocket, with what, and how a client is told that it is not (PROTOCOL I.1, II.1, II.4, II.8)."""
 
+import asyncio
 import json
 import stat
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from core.server import conversation
+from core.server.app import create_app
+from core.server.context import ServerContext
 from core.server.devices import MAX_TOKENS, Devices
 from tests.support.web_socket import (
     READ_TOKEN,
@@ -149,6 +152,41 @@ async def test_a_device_is_paired_by_the_token_and_comes_back_with_its_own(tmp_p
     assert issued not in file.read_text(), "only its hash is kept"
     async with serving(tmp_path) as served, connected(served, device, auth={"token": issued}) as client:
         assert client.hello["auth"]["method"] == "device-token", "it survives a restart"
+
+
+@pytest.mark.parametrize("scheme", ["ws", "wss"])
+@pytest.mark.parametrize("insecure", [False, True])
+async def test_a_device_elsewhere_is_paired_over_tls_or_where_the_owner_says_it_is_safe(
+    tmp_path: Path, scheme: str, insecure: bool
+) -> None:
+    async with serving(tmp_path) as served:
+        served.context.insecure = insecure
+        answer = await _introduce_from_elsewhere(served.context, scheme)
+    if insecure or scheme == "wss":
+        assert answer["payload"]["auth"]["deviceToken"]
+    else:
+        assert answer["error"]["details"]["code"] == "PAIRING_REQUIRED"
+        assert "connect over TLS" in answer["error"]["message"]
+
+
+async def _introduce_from_elsewhere(context: ServerContext, scheme: str) -> dict[str, Any]:
+    """Connect a device from another machine, as the server of sockets would hand it over; return the answer."""
+    received, sent = asyncio.Queue[dict[str, Any]](), asyncio.Queue[dict[str, Any]]()
+    elsewhere = {"type": "websocket", "path": "/", "raw_path": b"/", "root_path": "", "query_string": b""}
+    elsewhere |= {"client": ("192.0.2.7", 50_000), "server": ("127.0.0.1", 80), "scheme": scheme, "subprotocols": []}
+    scope = {**elsewhere, "headers": [(b"host", b"127.0.0.1")], "extensions": {}}
+    serving_it = asyncio.create_task(create_app(context)(scope, received.get, sent.put))
+    await received.put({"type": "websocket.connect"})
+    assert (await sent.get())["type"] == "websocket.accept"
+    challenge = json.loads((await sent.get())["text"])
+    params = connect_params()
+    params["device"] = Device().block(challenge["payload"]["nonce"], params)
+    frame = {"type": "req", "id": "c1", "method": "connect", "params": params}
+    await received.put({"type": "websocket.receive", "text": json.dumps(frame)})
+    answer = json.loads((await sent.get())["text"])
+    await received.put({"type": "websocket.disconnect", "code": 1000})
+    await serving_it
+    return answer
 
 
 async def test_a_paired_device_with_a_wrong_token_is_told_to_use_its_own(tmp_path: Path) -> None:
