@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Final, Literal
 
 from console.live.clean import clean_line
+from console.live.words import counted
 from console.log import LOG_NAME
 from console.output import LONGEST_SENTENCE, draws_unicode, print_json, write_line
 from console.preferences import check
@@ -130,7 +131,7 @@ def _state(places: Places) -> Iterator[Finding]:
     except SwitchboardError as error:
         yield Finding("state", "wrong", error.message)
         return
-    yield Finding("state", "ok", f"{places.state} ({places.state_origin}): {count} sessions")
+    yield Finding("state", "ok", f"{places.state} ({places.state_origin}): {counted(count, 'session')}")
     if damage != "ok":
         yield Finding(
             "", "wrong", f"the database is damaged: {damage}", "restore a copy, or move it away to start anew"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from console.live.clean import clean, clean_line
-from console.live.words import age, money, tokens
+from console.live.words import age, counted, money, tokens
 from console.output import print_error, print_json, print_table, print_text, write_line
 from console.remote_host import AnyHost, check_is_one, open_host
 from core.config.paths import Places, find_places
@@ -224,7 +224,7 @@ async def _abort(shot: OneShot, options: argparse.Namespace) -> int:
     await shot.work()
     stopped = await shot.gateway.abort(session.session_id, OPERATOR)
     if not shot.answer({"key": session.key, "aborted": bool(stopped), "runIds": stopped}):
-        runs = f"stopped {len(stopped)} run{'' if len(stopped) == 1 else 's'}"
+        runs = f"stopped {counted(len(stopped), 'run')}"
         write_line(f"{shot.shown(session.key)}: {runs if stopped else 'nothing to stop'}")
     return 0
 

@@ -7,7 +7,7 @@ it hit another.
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 from console.live.clean import clean_line
 from console.live.desk import Desk
 from console.live.exchange_words import address_words
-from console.live.words import session_name
+from console.live.words import counted, session_name
 from core.model.access import ALL, OPERATOR
 from core.model.errors import SwitchboardError
 from core.model.exchanges import Delivery
@@ -47,6 +47,10 @@ class Outcome:
     def ok(self) -> bool:
         """Whether it was done."""
         return self.tone != "error"
+
+
+Doing = Coroutine[Any, Any, Outcome]
+"""An action under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +112,7 @@ class Operations:
         def told(stopped: list[str]) -> Outcome:
             if not stopped:
                 return Outcome(f"{self._name(session)} had already ended", "warning")
-            count = f"{len(stopped)} run{'s' if len(stopped) > 1 else ''}"
-            return Outcome(f"{self._name(session)}: {count} stopped, what was said is kept")
+            return Outcome(f"{self._name(session)}: {counted(len(stopped), 'run')} stopped, what was said is kept")
 
         return await _said(lambda: self._desk.gateway.abort(session.session_id, OPERATOR), told)
 

@@ -18,8 +18,9 @@ from console.live.desk import Desk
 from console.live.dirty import Dirty
 from console.live.exchange_words import address_words
 from console.live.words import LOCAL, age
+from console.operations import Doing
 from console.screens.confirm import Choice, Confirm
-from console.screens.page import BACK, HELP, Doing, Page, bindings
+from console.screens.page import BACK, HELP, Page, bindings
 from console.widgets.ink import ANNOUNCE_SIGNS, ASCII_GLYPHS, ASCII_SIGNS, DELIVERY_INKS, fit, inks_of
 from console.widgets.line_list import LineList
 from console.widgets.status import TitleLine

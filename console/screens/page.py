@@ -1,8 +1,8 @@
 """What the screens over the watch screen share: a title, keys from a table, one sentence, the keys that work now."""
 
 import dataclasses
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, cast
 
 from textual import events
 from textual.binding import Binding
@@ -11,16 +11,13 @@ from textual.screen import Screen
 from console.actions import Action
 from console.live.desk import Desk
 from console.live.dirty import Dirty
-from console.operations import Outcome
-from console.screens.too_small import cover
+from console.operations import Doing
+from console.screens.too_small import BREAKPOINTS, cover
 from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone
 
 if TYPE_CHECKING:
     from console.app import SwitchboardApp
 
-BREAKPOINTS: Final = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
-"""From how many columns on which layout is used."""
-Doing = Coroutine[Any, Any, Outcome]
 BACK: Final = Action("back", "escape", "esc", "back", "Go back to the sessions")
 HELP: Final = Action("help", "question_mark,f1", "?", "keys", "Show the keys that work here")
 

@@ -28,6 +28,7 @@ from console.live.subject import (
     subject_of,
     tools,
 )
+from console.live.words import counted
 from console.screens.page import BACK, HELP, Page, bindings
 from console.widgets.ink import fit
 from console.widgets.line_list import LineList
@@ -285,7 +286,7 @@ class PolicyScreen(Page):
     def _show_edges(self) -> None:
         subject = self.subject
         count = len(self._overridden)
-        words = f"{count} override{'s' if count != 1 else ''}"
+        words = counted(count, "override")
         about = f"{subject.name}  {clean_line(subject.bare, 200)}" if subject.name != subject.bare else subject.name
         about = f"{self.desk.place_of(subject.key)}  {about}".lstrip()
         self.title_line.show("POLICY", about, words, focused=isinstance(self.focused, Sheet))

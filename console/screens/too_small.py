@@ -1,4 +1,4 @@
-"""What a terminal shows that has no room for the console: how much room there is, and how much is needed."""
+"""How much room a terminal has: the layouts for it, and what it shows when there is none for the console."""
 
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
@@ -13,6 +13,8 @@ from textual.widgets import Static
 if TYPE_CHECKING:
     from console.app import SwitchboardApp
 
+BREAKPOINTS: Final = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
+"""From how many columns on which layout is used."""
 COLUMNS: Final = 40
 ROWS: Final = 10
 """With fewer, a transcript and the line to write in do not fit below each other."""

@@ -19,7 +19,7 @@ from console.live.dirty import Dirty
 from console.live.placement import ORDER_WORDS
 from console.live.rows import Row
 from console.live.words import LOCAL
-from console.screens.too_small import cover
+from console.screens.too_small import BREAKPOINTS, cover
 from console.widgets.details import Details
 from console.widgets.line_list import LineList
 from console.widgets.session_list import SessionList
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from console.app import SwitchboardApp
     from console.widgets.composer import Composer
 
-BREAKPOINTS: Final = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
-"""From how many columns on which layout is used."""
 OPEN_SECONDS: Final = 0.06
 """A session is opened when the cursor has rested on it for that long, so that a held key does not open each."""
 DELETED: Final = "this session was deleted"

@@ -1,9 +1,9 @@
 """What the keys of the watch screen do; which keys there are stands in `console.actions`."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -12,7 +12,7 @@ from console.actions import ACTIONS
 from console.live.placement import ORDERS
 from console.live.rows import Row, runs_of
 from console.live.words import counted
-from console.operations import Outcome, SendOrder
+from console.operations import Doing, Outcome, SendOrder
 from console.screens.watch import DELETED, WatchView
 from console.widgets.line_list import LineList
 from core.gateway import Action as GatewayAction
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS: Final = 30.0
 """How long a send waits unless the operator says something else."""
-Doing = Coroutine[Any, Any, Outcome]
 
 
 class WatchScreen(WatchView):
@@ -178,7 +177,9 @@ class WatchScreen(WatchView):
         """Start an empty transcript, after asking."""
         row = self._subject_row()
         count = row.session.last_seq - row.session.first_seq + 1
-        text = f"{row.name} starts anew: its agent forgets {count} messages. They stay readable by the old id."
+        text = (
+            f"{row.name} starts anew: its agent forgets {counted(count, 'message')}. They stay readable by the old id."
+        )
         self._ask("reset?", text, "reset", lambda: self.console.operations.reset(row.session))
 
     def do_label(self) -> None:

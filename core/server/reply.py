@@ -4,13 +4,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core.model.events import Delta
+from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP
 from core.model.messages import Message, text_of
 
 SECONDS: Final = 0.1
 """Between two tellings of one reply."""
 CHARS_A_SECOND: Final = 64_000
 """Every telling holds the whole text, so a long one is told less often."""
-SILENT: Final = frozenset({"NO_REPLY", "REPLY_SKIP", "ANNOUNCE_SKIP"})
+SILENT: Final = frozenset({"NO_REPLY", REPLY_SKIP, ANNOUNCE_SKIP})
 """Replies with which an agent says nothing."""
 
 
