@@ -15,6 +15,7 @@ import pytest
 
 from console.profiles import FILE_NAME, TOKEN_VARIABLE
 from tests.cli.program import Cli, Result, Started, program, started
+from tests.remote.scripted import Conversation, scripted
 from tests.support.runtimes import MAIN, running, send
 from tests.support.terminal import Terminal
 
@@ -192,6 +193,37 @@ def test_a_wrong_token_is_told_and_nothing_is_stored(cli: Cli, home: Path, serve
     assert "does not accept this token" in refused.sentence
     assert "another-secret-word" not in refused.err
     assert not (home / "state" / FILE_NAME).exists()
+
+
+async def test_a_device_that_must_be_approved_is_told_how_and_goes_on_afterwards(home: Path, tmp_path: Path) -> None:
+    approved: list[str] = []
+
+    async def script(conversation: Conversation) -> None:
+        if not approved:
+            await conversation.challenge()
+            details = {"code": "PAIRING_REQUIRED", "requestId": "req-7"}
+            await conversation.refuse(await conversation.next(), "NOT_PAIRED", "pairing required", details=details)
+            return
+        await conversation.greet()
+        while True:
+            await conversation.answer(await conversation.next(), {"sessions": []})
+
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    async with scripted(script) as gateway:
+        url = f"ws://127.0.0.1:{gateway.port}"
+        refused = await asyncio.to_thread(program, "connect", url, "--name", "ops", "--token-file", str(file))
+        assert refused.code == 1
+        assert "approve it there with `openclaw devices approve req-7`" in refused.err
+        assert "after the approval, `switchboard connect ops` goes on" in refused.err
+        assert TOKEN not in refused.err + refused.out
+        approved.append("req-7")
+        connected = await asyncio.to_thread(program, "connect", "ops")
+    assert connected.code == 0, connected.err
+    assert connected.out.startswith(f"connected to {url}")
+    first, last = (conversation.asked[0]["params"] for conversation in gateway.conversations)
+    assert first["device"]["id"] == last["device"]["id"], "it is the device that was approved"
+    assert last["auth"]["token"] == TOKEN
 
 
 def test_a_gateway_that_is_down_is_one_sentence(cli: Cli, served: Served, known: str) -> None:
