@@ -167,11 +167,12 @@ class SwitchboardApp(App[None]):
             screen.standing.say(error.message, "warning")
         except SwitchboardError as error:
             screen.standing.say(f"{error.message}. Reading only; F5 reads it again.", "error")
+            screen.settle()
             return
         self._take_preferences()
         await self._learn_gateways()
         self.desk.configure()
-        screen.show_edges()
+        screen.settle()
         if self.host.hint and self._scene is None and not screen.standing.text and not screen.notice.text:
             screen.say(self.host.hint)
         if self._scene is not None:

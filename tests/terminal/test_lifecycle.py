@@ -82,6 +82,7 @@ def test_chat_with_the_builtin_agent_by_keys(tmp_path: Path, console: Terminal) 
     console.settle(0.3)
     console.press("\x1b")
     console.settle(0.3)
+    assert "⊘" not in console.text, "no key was ever shown as unavailable, not even before the runtime had started"
     console.press("q")
     assert console.wait_end() == 0
     listed = subprocess.run(
