@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from console.app import SwitchboardApp
+    from console.live.transcript import Transcript
     from console.widgets.composer import Composer
 
 OPEN_SECONDS: Final = 0.06
@@ -221,6 +222,7 @@ class WatchView(Screen[None]):
         self.show_counts()
         self.sessions.refresh()
         self._show_session()
+        self._open_what_could_not_be_read()
 
     def _standing(self, key: str) -> str:
         """Return what is to be said of the way to the gateway of a session; nothing while it is reached."""
@@ -391,23 +393,33 @@ class WatchView(Screen[None]):
 
     async def open_session(self, key: str) -> None:
         """Show a session in the main pane."""
-        old = self.main.key
+        old, why = self.main.key, ""
+        transcript: Transcript | None = None
         try:
             transcript = await self.desk.open(key)
         except SwitchboardError as error:
-            self.say(error.message, "error")
-            return
+            why = error.message
         row = self.desk.book.rows.get(key)
         if row is None:
+            if why:
+                self.say(why, "error")
             return
         if old is not None and old not in {key, self.second.key if self.second is not None else None}:
             self.desk.close(old)
         self._keep_draft()
-        self.main.show(row, transcript)
+        if transcript is not None:
+            self.main.show(row, transcript)
+            self._mark_seen(key)
+        else:
+            self.main.show_unread(row, why)
         self.spawns.show(key)
         self._load_draft()
-        self._mark_seen(key)
         self._show_session()
+
+    def _open_what_could_not_be_read(self) -> None:
+        key = self.main.key
+        if key in self.desk.book.rows and self.main.view.transcript is None and self.desk.silent_ms(key) is None:
+            self.run_worker(partial(self.open_session, key), group="open", exclusive=True)
 
     def _load_draft(self) -> None:
         composer = self.main.composer

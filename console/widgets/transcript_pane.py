@@ -74,6 +74,12 @@ class TranscriptPane(Vertical):
         self.show_row(row)
         self.view.show(transcript, row.name)
 
+    def show_unread(self, row: Row, why: str) -> None:
+        """Show a session whose transcript cannot be read now, and why."""
+        self.key = row.session.key
+        self.view.show(None, row.name, why)
+        self.show_row(row)
+
     def show_gone(self) -> None:
         """Show nothing any more: the session was deleted. What was being written to it stays."""
         self.view.show(None, "")

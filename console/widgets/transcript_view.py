@@ -4,6 +4,7 @@ Heights of rows that nobody has seen are guesses; those around the view are made
 row at the top kept where it is. At the end the view follows what is said; scrolling up lets go, `G` takes hold again.
 """
 
+import textwrap
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import ClassVar, Final
@@ -17,7 +18,7 @@ from console.live.exchanges import Exchanges
 from console.live.heights import Heights
 from console.live.items import Item
 from console.live.transcript import Transcript
-from console.widgets.ink import inks_of
+from console.widgets.ink import inks_of, line
 from console.widgets.lines import Lines
 from console.widgets.markdown_lines import MarkdownLines
 from console.widgets.message_lines import Chunk, MessageLines, is_announce_step
@@ -77,6 +78,7 @@ class TranscriptView(Lines, can_focus=True):
         self._name_of = name_of
         self._exchanges = exchanges
         self._agent_name = ""
+        self._nothing = ""
         self._heights = Heights()
         self._rows: OrderedDict[int, list[Chunk]] = OrderedDict()
         self._lines: MessageLines | None = None
@@ -86,9 +88,10 @@ class TranscriptView(Lines, can_focus=True):
 
     # What is shown
 
-    def show(self, transcript: Transcript | None, agent_name: str) -> None:
-        """Show a transcript from its end."""
+    def show(self, transcript: Transcript | None, agent_name: str, nothing: str = "") -> None:
+        """Show a transcript from its end, or say why there is none."""
         self.transcript = transcript
+        self._nothing = nothing
         self._agent_name = agent_name
         self.follow, self.cursor = True, None
         self._rows.clear()
@@ -219,14 +222,17 @@ class TranscriptView(Lines, can_focus=True):
         width, base = self.size.width, self.base
         y += self.scroll_offset.y
         transcript = self.transcript
+        if transcript is None and self._nothing:
+            words = textwrap.wrap(self._nothing, max(1, width - 2))
+            return line([(f" {words[y]}" if y < len(words) else "", inks_of(self).style("muted"))], width, base)
         if transcript is None or y >= self._heights.total:
             return Strip.blank(width, base)
         index = self._heights.at(y)
         seq = transcript.first + index
-        line = self._line(transcript, seq, y - self._heights.start(index))
+        drawn = self._line(transcript, seq, y - self._heights.start(index))
         marked = self.cursor == seq and self.has_focus
         mark = Segment("▌" if marked else " ", base + inks_of(self).style("accent"))
-        segments = [Segment(s.text, base + s.style if s.style else base) for s in line]
+        segments = [Segment(s.text, base + s.style if s.style else base) for s in drawn]
         return Strip([mark, *segments]).adjust_cell_length(width, base)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:

@@ -108,14 +108,21 @@ async def test_the_rows_of_a_lost_gateway_stay_with_their_age(
         await desk.shows("back again")
 
 
-async def test_a_session_that_was_not_read_yet_says_why_it_cannot_be(fleet: Path, prod: Runtime) -> None:
+async def test_a_session_that_was_not_read_yet_says_why_and_is_read_once_it_can_be(fleet: Path, prod: Runtime) -> None:
     await send(prod, "agent:main:second", "hello")
     line = Line(prod)
     async with two(fleet, line) as desk:
         line.become(state="lost")
         await desk.until(lambda: "prod ◌" in desk.picture)
-        desk.screen.go_to(THERE)
-        assert "prod is not connected" in await desk.said("not read yet")
+        await desk.select(OPS)
+        await desk.shows("standby")
+        await desk.select(THERE)
+        await desk.shows("prod is not connected: what was not read yet can be read when it is")
+        assert desk.screen.main.key == THERE, "the pane never shows another session than the one under the cursor"
+        assert desk.screen.main.view.transcript is None
+        line.become(state="live")
+        await desk.shows("stay calm")
+        await desk.until(lambda: "not read yet" not in desk.picture)
 
 
 async def test_what_the_gateway_refuses_is_shown_before_it_is_tried(fleet: Path, prod: Runtime) -> None:
