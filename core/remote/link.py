@@ -269,6 +269,12 @@ class Link:
         assert hello is not None, "there is a hello once the introduction is over"
         self._connection = replace(self._connection, version=hello.title, scopes=hello.scopes or ())
         self._set("live", "")
+        self._note_current()
+
+    def _note_current(self) -> None:
+        """Note that all is known that has happened until now; while it is caught up with, that is not so."""
+        if self._connection.state == "live":
+            self._heard_at = self.clock.now_ms()
 
     async def _rise(self) -> None:
         """Introduce ourselves, then let whoever uses the link catch up."""
@@ -292,8 +298,10 @@ class Link:
     async def _read(self, transport: Transport) -> None:
         try:
             while (text := await transport.receive()) is not None:
-                self._heard, self._heard_at = self.clock.monotonic(), self.clock.now_ms()
+                self._heard = self.clock.monotonic()
+                self._note_current()
                 self._take(text)
+            self._note_current()  # an end is heard, too: until now nothing else has happened there
         except FrameTooLong:
             raise unreachable(self._where, "it sent more than one frame may hold") from None
 

@@ -213,11 +213,20 @@ async def test_half_a_frame_is_an_end_like_another(tmp_path: Path) -> None:
         linked(cable.port, tmp_path, clock) as link,
     ):
         await link.open()
+        await clock.advance(18)
         cable.only = 40
         with pytest.raises(Unavailable):
             await link.request("echo", {"words": "x" * 500})
         await until(lambda: link.connection.state == "lost")
+        lost_at = clock.now_ms()
+        assert link.connection.heard_at == lost_at, "what was silent until its end was not lost before"
+        cable.only = 40  # so that the introduction fails: what a gateway says in it tells nothing of its sessions
+        await clock.advance(1)
+        await until(lambda: link.connection.retry_at is not None)
+        assert link.connection.heard_at == lost_at
+        cable.only = None
         await comes(clock, link, lambda: link.connection.state == "live")
+        assert link.connection.heard_at == clock.now_ms()
         assert await link.request("echo", {"n": 3}) == {"n": 3}
 
 
