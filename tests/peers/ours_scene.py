@@ -95,7 +95,7 @@ def _steps() -> Iterator[tuple[int, str, str]]:
 
 def _columns(lines: tuple[str, ...]) -> Iterator[str]:
     """Yield what stands on a screen, then in its list alone and in its transcript alone, without the line breaks."""
-    edge = lines[1].find("│")
+    edge = lines[1].find("│") if len(lines) > 1 else 0  # before the first picture there are no lines
     for part in (lines, [line[:edge] for line in lines], [line[edge + 1 :] for line in lines]):
         yield " ".join(" ".join(part).split())
 
