@@ -258,9 +258,15 @@ def test_a_stop_in_mid_stream_loses_nothing_that_was_acknowledged(home: Path) ->
     assert [words for words in acknowledged if words not in stored] == []
     assert followed == stored[2 : 2 + len(followed)], "what was followed is the transcript, in order"
     with service(home) as again, again.client() as client:
-        newest = client.get("/sessions/main/history", params={"limit": 200}).json()["items"]
-        assert len(newest) >= 2 + 2 * len(acknowledged), "each was answered, or is by now"
+        deadline = time.monotonic() + 20
+        while _count(client) < 2 + 2 * len(acknowledged):
+            assert time.monotonic() < deadline, "each was answered, or is now"
+            time.sleep(0.01)
         assert again.process.end(signal.SIGTERM).code == 0
+
+
+def _count(client: httpx.Client) -> int:
+    return len(client.get("/sessions/main/history", params={"limit": 200}).json()["items"])
 
 
 def _keep_sending(serving: Service, acknowledged: list[str]) -> None:

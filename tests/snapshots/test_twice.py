@@ -15,7 +15,7 @@ Situation = tuple[Play, str, tuple[str, ...]]
 
 
 async def _list(stage: Stage) -> None:
-    await stage.settle()
+    await stage.press("g")  # the cursor began where the first session was when the console began
 
 
 async def _tools(stage: Stage) -> None:
