@@ -15,7 +15,8 @@ Situation = tuple[Play, str, tuple[str, ...]]
 
 
 async def _list(stage: Stage) -> None:
-    await stage.press("g")  # the cursor began where the first session was when the console began
+    await stage.open(OPS)  # where the cursor began, and what was read then, depends on when the console began
+    await stage.open(SUPPORT)
 
 
 async def _tools(stage: Stage) -> None:

@@ -123,7 +123,7 @@ def _press(terminal: Terminal, *keys: str) -> None:
     """Press one key after the other, each once the screen is at rest."""
     for key in keys:
         terminal.press(key)
-        terminal.settle(0.15 if key == ESC else 0.08)  # an escape is one when nothing follows it for a while
+        terminal.settle(0.15 if key == ESC else 0.04)  # an escape is one when nothing follows it for a while
 
 
 def _listen(terminal: Terminal, endpoint: Endpoint, manner: str) -> None:
