@@ -109,8 +109,10 @@ def instant_model() -> Generator[str]:
     """Run an endpoint that answers at once; its URL."""
     with subprocess.Popen([sys.executable, "-m", "tests.bench.turns"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        yield server.stdout.readline().strip()
-        server.terminate()
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
 
 
 @contextlib.contextmanager

@@ -39,7 +39,9 @@ def _measure_peer(home: Path, version: str, port: int) -> list[Figure]:
     told = json.loads(started)
     try:
         address = Address(told["url"], told["token"], home / "device")
+        asyncio.run(_ready(address))
         asyncio.run(_fill(address))
+        asyncio.run(_ready(address))  # it may have hung up on everybody meanwhile, to read its configuration again
         return lines_of(address, f"openclaw {version}: ", SIZES, "SAY hello")
     finally:
         _peer("down", "--home", str(home))
@@ -48,6 +50,20 @@ def _measure_peer(home: Path, version: str, port: int) -> list[Figure]:
 def _peer(*arguments: str) -> str:
     done = subprocess.run([str(START), *arguments], stdout=subprocess.PIPE, stderr=sys.stderr, text=True, check=True)
     return done.stdout
+
+
+async def _ready(address: Address) -> None:
+    """Wait until a gateway lets clients in: it refuses them for a while after its start."""
+    for left in range(60, -1, -1):
+        try:
+            wire = await Wire.open(address)
+        except RuntimeError:
+            if not left:
+                raise
+            await asyncio.sleep(0.5)
+        else:
+            await wire.close()
+            return
 
 
 async def _fill(address: Address) -> None:

@@ -118,8 +118,11 @@ class Wire:
                 text = await self._socket.recv()
                 self.received += len(text)
                 self._take(json.loads(text))
-        except ConnectionClosed:
-            return
+        except ConnectionClosed as error:
+            for future in (self._challenge, *self._waiting.values()):
+                if not future.done():
+                    future.set_exception(RuntimeError(f"the gateway has hung up: {error}"))
+                    future.exception()  # nobody may be waiting for it any more
 
     def _take(self, frame: dict[str, Any]) -> None:
         if frame["type"] == "res":
