@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from websockets.exceptions import WebSocketException
+
 from tests.bench.gateway import LONG, SHORT, SHORT_MESSAGES, Sizes, instant_model, lines_of, serving
 from tests.bench.table import Figure
 from tests.bench.wire import Address, Wire
@@ -57,7 +59,7 @@ async def _ready(address: Address) -> None:
     for left in range(60, -1, -1):
         try:
             wire = await Wire.open(address)
-        except RuntimeError:
+        except (RuntimeError, WebSocketException, OSError):
             if not left:
                 raise
             await asyncio.sleep(0.5)
