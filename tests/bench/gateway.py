@@ -35,7 +35,7 @@ TURNS_EACH = 20
 FOLLOWERS = 500
 APPENDS = 21
 STARTS = 5
-PATIENCE = 45
+PATIENCE = 60
 """Seconds for the lines of one kind, on a gateway that is measured beside ours."""
 
 
