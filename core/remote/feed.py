@@ -43,8 +43,7 @@ class RemoteFeed:
     Attributes:
         turn: Counts its beginnings.
         store_id: Of the store that its cursor is from; None before its first beginning.
-        keys: The sessions it watches by name.
-        every: It watches all sessions.
+        watched: The sessions it watches by name; None for every one.
         behind: It is full, and to be begun anew once it has been read.
         closed: It has ended.
     """
@@ -55,8 +54,7 @@ class RemoteFeed:
         self.name: Final = name
         self.turn = 0
         self.store_id = store_id
-        self.keys: set[str] = set()
-        self.every = False
+        self.watched: set[str | None] = set()
         self.behind = False
         self.closed = False
         self._wish = wish
@@ -79,18 +77,12 @@ class RemoteFeed:
 
     def watch(self, key: str | None) -> None:
         """Want a session's messages, deltas and tool progress, or those of all."""
-        if key is None:
-            self.every = True
-        else:
-            self.keys.add(key)
+        self.watched.add(key)
         self._wish(self, "watch")
 
     def unwatch(self, key: str | None) -> None:
         """Want them no longer; None ends only what None began."""
-        if key is None:
-            self.every = False
-        else:
-            self.keys.discard(key)
+        self.watched.discard(key)
         self._wish(self, "watch")
 
     def close(self) -> None:

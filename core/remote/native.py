@@ -391,4 +391,4 @@ class NativeGateway:
 
 
 def _watched(feed: RemoteFeed) -> dict[str, Any]:
-    return {"watch": sorted(feed.keys), "all": feed.every}
+    return {"watch": sorted(key for key in feed.watched if key is not None), "all": None in feed.watched}

@@ -44,7 +44,7 @@ class Hub:
 
     def watched_keys(self) -> frozenset[str]:
         """Return the sessions that are watched by name."""
-        return frozenset(key for feed in self._feeds for key in feed.keys)
+        return frozenset(key for feed in self._feeds for key in feed.watched if key is not None)
 
     def subscribe(self, after: Cursor | None) -> "HubFeed":
         """Add a subscriber; one that comes from an earlier place reads everything again."""
@@ -64,7 +64,7 @@ class HubFeed:
     """One subscriber's stream; see `core.gateway.Feed`.
 
     Attributes:
-        keys: The sessions it watches by name.
+        watched: The sessions it watches by name; None for every one.
     """
 
     def __init__(
@@ -74,10 +74,9 @@ class HubFeed:
         watched: Callable[[str], None],
         leave: Callable[["HubFeed"], None],
     ) -> None:
-        self.keys: set[str] = set()
-        self._every = False
+        self.watched: set[str | None] = set()
         self._partial = partial
-        self._watched = watched
+        self._on_watch = watched
         self._leave = leave
         self._cursor = cursor
         self._queue: deque[Event] = deque()
@@ -91,25 +90,21 @@ class HubFeed:
 
     def wants(self, key: str) -> bool:
         """Whether a session is watched."""
-        return self._every or key in self.keys
+        return None in self.watched or key in self.watched
 
     def watch(self, key: str | None) -> None:
         """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
         told = [delta for delta in self._partial(key) if not self.wants(delta.key)]
-        if key is None:
-            self._every = True
-        elif key not in self.keys:
-            self.keys.add(key)
-            self._watched(key)
+        is_new = key not in self.watched
+        self.watched.add(key)
+        if key is not None and is_new:
+            self._on_watch(key)
         for delta in told:
             self.put(delta)
 
     def unwatch(self, key: str | None) -> None:
         """Want them no longer; None ends only what None began."""
-        if key is None:
-            self._every = False
-        else:
-            self.keys.discard(key)
+        self.watched.discard(key)
 
     def put(self, event: Event) -> None:
         """Queue an event; a subscriber that has fallen too far behind reads everything again."""

@@ -84,8 +84,7 @@ class RuntimeFeed:
     def __init__(
         self, catch_up: CatchUp, partial: Partial, leave: Callable[["RuntimeFeed"], None], cursor: Cursor
     ) -> None:
-        self._keys: set[str] = set()
-        self._every = False
+        self._watched: set[str | None] = set()  # None: every session
         self.behind = False
         self._catch_up = catch_up
         self._partial = partial
@@ -104,29 +103,22 @@ class RuntimeFeed:
     @property
     def watched(self) -> Watched:
         """The sessions whose messages are wanted."""
-        return None if self._every else frozenset(self._keys)
+        return None if None in self._watched else frozenset(key for key in self._watched if key is not None)
 
     def wants(self, key: str) -> bool:
         """Whether a session is watched."""
-        return self._every or key in self._keys
+        return None in self._watched or key in self._watched
 
     def watch(self, key: str | None) -> None:
         """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
-        is_known = self._every if key is None else self.wants(key)
-        told = () if is_known else [delta for delta in self._partial(key) if not self.wants(delta.key)]
-        if key is None:
-            self._every = True
-        else:
-            self._keys.add(key)
+        told = [delta for delta in self._partial(key) if not self.wants(delta.key)]
+        self._watched.add(key)
         for delta in told:
             self.put(delta)
 
     def unwatch(self, key: str | None) -> None:
         """Want them no longer; None ends only what None began."""
-        if key is None:
-            self._every = False
-        else:
-            self._keys.discard(key)
+        self._watched.discard(key)
 
     def put(self, event: Event) -> None:
         """Queue an event, or note the gap when the subscriber has fallen too far behind."""
@@ -185,7 +177,7 @@ class RuntimeFeed:
             raise
         self._queue = deque(event for event in self._queue if not isinstance(event, PassingEvent))
         if not self.behind:
-            for key in [None] if self._every else sorted(self._keys):
+            for key in [None] if self.watched is None else sorted(self.watched):
                 self._queue.extend(self._partial(key))
 
 

@@ -92,8 +92,7 @@ class _Pump:
         self.feed = feed
         self._head = encode(head)[:-1]
         self._describe = describe
-        self._keys: frozenset[str] = frozenset()
-        self._every = False
+        self._watched: set[str | None] = set()  # None: every session
         self._ready: deque[str] = deque()
         self._size = 0
         self._described = ""
@@ -102,15 +101,12 @@ class _Pump:
 
     def watch(self, keys: frozenset[str], *, every: bool) -> None:
         """Watch these sessions and no others."""
-        if every and not self._every:
-            self.feed.watch(None)
-        for key in keys - self._keys:
+        wanted = {*keys, None} if every else set[str | None](keys)
+        for key in wanted - self._watched:
             self.feed.watch(key)
-        for key in self._keys - keys:
+        for key in self._watched - wanted:
             self.feed.unwatch(key)
-        if self._every and not every:
-            self.feed.unwatch(None)
-        self._keys, self._every = keys, every
+        self._watched = wanted
 
     async def run(self, conversation: "Conversation") -> None:
         """Tell the client what happens, until the feed is closed or the conversation ends."""
