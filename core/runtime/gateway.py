@@ -159,7 +159,7 @@ class Runtime:
         if self._files:
             await asyncio.wait(self._files)
         self._hub.close()
-        await asyncio.to_thread(self.store.close)
+        await self.store.aclose()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -157,17 +157,32 @@ class Store:
                     self._reader_db = _connect(self._path, readonly=True)
                 return function(self._reader_db)
 
-        return await asyncio.get_running_loop().run_in_executor(self._reader, call)
+        try:
+            reading = asyncio.get_running_loop().run_in_executor(self._reader, call)
+        except RuntimeError:  # the thread takes nothing any more
+            raise Unavailable(f"the state directory {self.directory} {_CLOSED}") from None
+        return await reading
+
+    async def aclose(self) -> None:
+        """Finish the writes that were accepted and close every connection, while the loop goes on.
+
+        What is read here from now on is refused.
+        """
+        self.db.close()  # here, where it is read: SQLite does not survive that a read goes on beside it
+        await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Finish the writes that were accepted, then close every connection."""
+        """Finish the writes that were accepted and close every connection; the caller waits for it."""
+        self.db.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        if self._reader_db is not None:
-            self._reader.submit(self._reader_db.close)
+        self._reader.submit(self._close_reader)
         self._reader.shutdown(wait=True)
-        self.db.close()
+
+    def _close_reader(self) -> None:
+        if self._reader_db is not None:
+            self._reader_db.close()
 
     def _on_commit(self, jobs: Sequence[_Job[Any]]) -> None:
         """Tell subscribers, then whoever waits; runs in the event loop, in commit order."""
@@ -381,7 +396,8 @@ def explained(directory: Path) -> Generator[None]:
 def _explain(error: BaseException, directory: Path) -> BaseException:
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        reason = _SQLITE_REASONS.get(code, str(error))
+        is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error)
+        reason = _CLOSED if is_closed else _SQLITE_REASONS.get(code, str(error))
         return Unavailable(f"the state directory {directory} {reason}")
     if isinstance(error, OSError):
         reason = _SYSTEM_REASONS.get(error.errno or 0, f"cannot be used: {error.strerror or error}")
@@ -393,6 +409,7 @@ def _explain(error: BaseException, directory: Path) -> BaseException:
     return error
 
 
+_CLOSED: Final = "is closed here: this process is ending"
 _SYSTEM_REASONS: Final = {
     errno.EEXIST: "is a file: remove it, or choose a folder with --state DIR",
     errno.ENOTDIR: "lies below a file: choose another with --state DIR",
