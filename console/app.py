@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.text import Text
 from textual.app import App, SystemCommand
-from textual.events import DescendantFocus
+from textual.events import DescendantFocus, Event, Key, Paste
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.screen import Screen
 
@@ -27,6 +27,7 @@ from console.screens.page import Page
 from console.screens.too_small import TooSmall
 from console.screens.watch_keys import WatchScreen
 from console.themes import DEFAULT_THEME, THEMES, Inks, inks_named
+from console.typeahead import Arrived, Typeahead
 from console.wall import Wall
 from console.widgets.ink import ASCII_CONNECTION_SIGNS, ASCII_GLYPHS, CONNECTION_SIGNS, GLYPHS
 from core.model.errors import Conflict, SwitchboardError
@@ -74,6 +75,7 @@ class SwitchboardApp(App[None]):
         self._scene = scene
         self._alarm = Alarm()
         self._wall = Wall()
+        self.typeahead = Typeahead(self, super().on_event)
         self._remember_timer: Timer | None = None
         self._leaving = False
         self._config_is_broken = False
@@ -119,6 +121,17 @@ class SwitchboardApp(App[None]):
         """Lay the screen out; its first picture already holds the rows and a transcript."""
         self._first_picture.enter_context(self.batch_update())
         self.call_after_refresh(self._begin)
+
+    async def on_event(self, event: Event) -> None:
+        """Take what is typed in its order; see `console.typeahead`."""
+        if isinstance(event, Key | Paste) and not event.is_forwarded:
+            await self.typeahead.take(event)
+        else:
+            await super().on_event(event)
+
+    def on_arrived(self, behind: Arrived) -> None:
+        """Go on with what was typed next."""
+        self.typeahead.arrived(behind)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Let no cursor blink (LOOK 8)."""

@@ -151,7 +151,7 @@ class WatchScreen(WatchView):
 
     def do_spawn(self) -> None:
         """Ask for a task and start a sub-agent."""
-        self.run_worker(self._ask_spawn, group="dialog", exclusive=True)
+        self.run_worker(partial(self.console.typeahead.opening, self._ask_spawn), group="dialog", exclusive=True)
 
     def do_policy(self) -> None:
         """Turn the send policy on."""
@@ -209,7 +209,8 @@ class WatchScreen(WatchView):
         """Show a message in full."""
         item, key = self.main.view.current, self.main.key
         if item is not None and key is not None:
-            self.run_worker(partial(self._show_whole, key, item.seq), group="whole", exclusive=True)
+            showing = partial(self._show_whole, key, item.seq)
+            self.run_worker(partial(self.console.typeahead.opening, showing), group="dialog", exclusive=True)
 
     def do_copy(self) -> None:
         """Copy a message."""

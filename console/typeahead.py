@@ -1,0 +1,105 @@
+"""Hands on what is typed one by one, so that nothing typed quickly goes to where the focus no longer is.
+
+Textual gives a key to the widget with the focus as soon as it comes, and the key then travels through the queues of
+everything around that widget until somebody acts on it. What was typed right behind it, or came with it in one packet
+over ssh, would still go to the first widget: letters after the key that opens the composer would be commands.
+"""
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from textual.app import App
+from textual.events import Event, Key, Paste
+from textual.message import Message
+from textual.widget import Widget
+
+Typed: TypeAlias = Key | Paste
+PATIENCE_SECONDS: Final = 1.0
+"""How long something typed waits at most for what was typed before it."""
+
+
+class Arrived(Message):
+    """Travels behind something typed, and tells when its way has ended.
+
+    Args:
+        target: The widget it was typed into.
+        is_last: It also travelled behind what that widget had to say of it.
+    """
+
+    def __init__(self, target: Widget, *, is_last: bool = False) -> None:
+        super().__init__()
+        self.target = target
+        self.is_last = is_last
+
+
+class Typeahead:
+    """What was typed and waits for what was typed before it.
+
+    Args:
+        hand_on: Gives something typed to the widget with the focus, as Textual does by itself.
+    """
+
+    def __init__(self, app: App[None], hand_on: Callable[[Event], Awaitable[None]]) -> None:
+        self._app = app
+        self._hand_on = hand_on
+        self._waiting: deque[Typed] = deque()
+        self._under_way = False
+        self._handed_on_at = 0.0
+        self._opening = 0
+        self._waits_for_opening = False
+        self._is_impatient = False
+
+    async def take(self, typed: Typed) -> None:
+        """Hand it on now, or after what was typed before it."""
+        self._waiting.append(typed)
+        if not self._under_way:
+            await self._next()
+        elif len(self._waiting) == 1:
+            self._app.set_timer(PATIENCE_SECONDS, self._go_on)
+
+    def arrived(self, behind: Arrived) -> None:
+        """Note that something has come to its end, with or without what the widget said of it."""
+        if behind.is_last or not behind.target.post_message(Arrived(behind.target, is_last=True)):
+            self._follow()
+
+    async def opening(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Do what opens a screen in the background: what is typed meanwhile is meant for the screen."""
+        self._opening += 1
+        try:
+            await do()
+        finally:
+            self._opening -= 1
+            if not self._opening:
+                self._is_impatient = False
+            if self._waits_for_opening:
+                self._waits_for_opening = False
+                self._follow()
+
+    def _follow(self) -> None:
+        """Go on once the focus and the screen that came of something typed are there."""
+        if self._opening and not self._is_impatient:
+            self._waits_for_opening = True
+        elif not self._app.screen.call_later(self._app.call_later, self._next):  # a new screen is built first
+            self._app.call_later(self._next)
+
+    async def _next(self) -> None:
+        self._under_way = bool(self._waiting)
+        if self._waiting:
+            self._handed_on_at = time.monotonic()
+            target = self._app.focused or self._app.screen
+            await self._hand_on(self._waiting.popleft())
+            if not target.post_message(Arrived(target)):
+                self._follow()
+
+    async def _go_on(self) -> None:
+        """Hand on what waits although nothing came to its end: a widget that is gone tells nothing."""
+        if not self._waiting:
+            return
+        rest = PATIENCE_SECONDS - (time.monotonic() - self._handed_on_at)
+        if rest > 0:
+            self._app.set_timer(rest, self._go_on)
+            return
+        self._is_impatient, self._waits_for_opening = self._opening > 0, False
+        await self._next()

@@ -1,0 +1,73 @@
+"""What is typed faster than the console takes it in goes where it was meant to go, as if each key had been awaited."""
+
+from pathlib import Path
+
+import pytest
+from textual.events import Key, Paste
+
+from console.screens.send import SendDialog
+from console.screens.spawn import SpawnDialog
+from tests.console.desk import MAIN, OPS, Desk, console
+
+NAMED = {" ": "space", "/": "slash"}
+
+
+def type_at_once(desk: Desk, *typed: str) -> None:
+    """Put keys and texts into the console's queue without waiting for anything.
+
+    Args:
+        typed: Names of keys, `type:…` for letters, `paste:…` for a text from the clipboard.
+    """
+    for each in typed:
+        what, colon, text = each.partition(":")
+        if what == "paste":
+            desk.app.post_message(Paste(text))
+        elif colon:
+            for letter in text:
+                desk.app.post_message(Key(NAMED.get(letter, letter), letter))
+        else:
+            desk.app.post_message(Key(NAMED.get(what, what), what if len(what) == 1 else None))
+
+
+async def test_letters_behind_the_key_that_opens_the_composer_are_text(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        type_at_once(desk, "i", "type:say exact", "enter", "type:next")
+        await desk.until(lambda: desk.composer.text == "next")
+        await desk.at_rest()
+        assert (await desk.words(OPS))[-2:] == [("user", "say exact"), ("assistant", "exact")]
+
+
+async def test_pasted_text_behind_it_is_text(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        type_at_once(desk, "i", "type:ab", "paste:xyz", "type:c")
+        await desk.until(lambda: desk.composer.text == "abxyzc")
+
+
+async def test_a_session_is_narrowed_down_to_and_written_to(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        type_at_once(desk, "/", "type:welcome", "enter", "i", "type:say there", "enter")
+        await desk.said("delivered")
+        await desk.at_rest()
+        assert (await desk.words(MAIN))[-1] == ("assistant", "there")
+
+
+@pytest.mark.parametrize(("key", "dialog"), [("s", SendDialog), ("n", SpawnDialog)])
+async def test_letters_behind_the_key_that_opens_a_dialog_are_in_it(fleet: Path, key: str, dialog: type) -> None:
+    async with console(fleet) as desk:
+        type_at_once(desk, key, "type:exit now")
+        await desk.until(lambda: isinstance(desk.app.screen, dialog))
+        await desk.shows("exit now")
+
+
+async def test_what_follows_a_dialog_that_was_closed_goes_on(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        type_at_once(desk, "s", "type:ab", "escape", "j", "k", "n", "type:cd", "escape", "i", "type:here")
+        await desk.until(lambda: desk.composer.text == "here")
+        assert desk.app.screen is desk.screen
+
+
+async def test_a_key_that_never_comes_to_its_end_holds_up_nothing_for_long(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        desk.app.typeahead._under_way = True
+        type_at_once(desk, "i", "type:on")
+        await desk.until(lambda: desk.composer.text == "on")
