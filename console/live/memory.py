@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+from console.live.outgoing import without
+
 FILE_NAME: Final = "console.json"
 HISTORY_ENTRIES: Final = 200
 
@@ -66,8 +68,9 @@ class Memory:
             self.drafts.pop(key, None)
         return True
 
-    def add_history(self, text: str) -> None:
-        """Remember something that was sent."""
+    def move_to_history(self, key: str, text: str) -> None:
+        """Remember something that was sent, and of the draft of its session only what else it holds."""
+        self.keep_draft(key, without(self.drafts.get(key, ""), text))
         if not self.history or self.history[-1] != text:
             self.history.append(text)
             del self.history[:-HISTORY_ENTRIES]

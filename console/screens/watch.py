@@ -16,6 +16,7 @@ from console.actions import ACTIONS, Pane, State
 from console.live.connections import broken, data_age, title
 from console.live.desk import Desk
 from console.live.dirty import Dirty
+from console.live.outgoing import Outgoing
 from console.live.placement import ORDER_WORDS
 from console.live.rows import Row
 from console.live.words import LOCAL
@@ -79,7 +80,7 @@ class WatchView(Screen[None]):
         self._place_timer: Timer | None = None
         self._placed_at = -PLACE_SECONDS
         self._settled = False
-        self._sending: set[tuple[str, str]] = set()
+        self._outgoing = Outgoing()
 
     @property
     def console(self) -> "SwitchboardApp":

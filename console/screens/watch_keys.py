@@ -9,6 +9,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 
 from console.actions import ACTIONS
+from console.live.outgoing import without
 from console.live.placement import ORDERS
 from console.live.rows import Row, runs_of
 from console.live.words import counted
@@ -327,8 +328,9 @@ class WatchScreen(WatchView):
         """Send what was written."""
         from console.widgets.composer import HELP, unknown_command
 
-        row, key, text = self.desk.book.rows.get(self.main.key or ""), self.draft_key, event.text
-        if not text.strip() or (key, text) in self._sending:  # a second Enter before the first is answered
+        row, key = self.desk.book.rows.get(self.main.key or ""), self.draft_key
+        text = self._outgoing.rest(key, event.text)
+        if not text.strip():  # nothing, or a second Enter before the first is answered
             return
         if text.strip() == f"/{HELP.name}":
             self._sent_draft(key, text)
@@ -340,7 +342,7 @@ class WatchScreen(WatchView):
         if problem is not None:
             self.say(f"{problem}; the draft is kept", "warning")
             return
-        self._sending.add((key, text))
+        self._outgoing.add(key, text)
         self.run_worker(self._submit_draft(row.session.session_id if row is not None else key, key, text), group="send")
 
     def on_composer_left(self) -> None:
@@ -351,10 +353,8 @@ class WatchScreen(WatchView):
 
     async def _submit_draft(self, to: str, key: str, text: str) -> None:
         """Send what stands in the composer; it is only cleared once the message is stored."""
-        try:
+        async with self._outgoing.turn(key, text):
             outcome = await self.console.operations.send(SendOrder(to, text))
-        finally:
-            self._sending.discard((key, text))
         self.say(outcome.sentence, outcome.tone)
         if outcome.ok:
             self._sent_draft(key, text)
@@ -363,14 +363,12 @@ class WatchScreen(WatchView):
     def _sent_draft(self, key: str, text: str) -> None:
         """Move a draft to the history; one that was written on meanwhile stays."""
         memory, composer = self.desk.memory, self.main.composer
-        memory.add_history(text)
-        if memory.drafts.get(key) == text:
-            memory.keep_draft(key, "")
+        memory.move_to_history(key, text)
         self.console.remember_soon()
         if composer is not None:
             composer.use_history(memory.history)
-            if self.draft_key == key and composer.text == text:
-                composer.load("")
+            if self.draft_key == key:
+                composer.load(without(composer.text, text))
 
     async def _begin_command(self, words: str, key: str) -> None:
         """Put the start of a command into an empty composer, once it is that session's."""

@@ -61,7 +61,7 @@ def test_a_broken_file_costs_what_it_held_and_is_replaced(tmp_path: Path, conten
 def test_the_file_is_for_its_owner_alone_and_nothing_else_is_left(tmp_path: Path) -> None:
     os.umask(0o022)
     memory = Memory.load(tmp_path)
-    memory.add_history("secret words")
+    memory.move_to_history("", "secret words")
     memory.save()
     assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
@@ -97,7 +97,7 @@ def test_what_was_written_comes_back(tmp_path: Path, drafts: dict[str, str], his
     for key, text in drafts.items():
         memory.keep_draft(key, text)
     for text in history:
-        memory.add_history(text)
+        memory.move_to_history("", text)
     memory.seen = {"key": 7}
     memory.save()
     again = Memory.load(tmp_path)
@@ -118,7 +118,7 @@ def test_drafts_and_history_are_bounded_and_forgotten() -> None:
     assert memory.keep_draft("key", "")
     assert memory.drafts == {}
     for number in range(HISTORY_ENTRIES + 10):
-        memory.add_history(f"{number}")
-        memory.add_history(f"{number}")
+        memory.move_to_history("", f"{number}")
+        memory.move_to_history("", f"{number}")
     assert len(memory.history) == HISTORY_ENTRIES
     assert memory.history[-1] == f"{HISTORY_ENTRIES + 9}"
