@@ -147,6 +147,7 @@ class SwitchboardApp(App[None]):
     async def _start(self) -> None:
         """Show what is stored, then take the state directory over and go live."""
         screen = self.watch_screen
+        self.host.expect_start()
         try:
             await self.desk.load()
             self.desk.take_dirty()
@@ -154,6 +155,7 @@ class SwitchboardApp(App[None]):
             self.desk.on_configured = self._show_configured
             await screen.begin()
         except SwitchboardError as error:
+            self.host.expect_no_start()
             screen.standing.say(error.message, "error")
             return
         finally:
@@ -180,12 +182,11 @@ class SwitchboardApp(App[None]):
             screen.standing.say(error.message, "warning")
         except SwitchboardError as error:
             screen.standing.say(f"{error.message}. Reading only; F5 reads it again.", "error")
-            screen.settle()
             return
         self._take_preferences()
         await self._learn_gateways()
         self.desk.configure()
-        screen.settle()
+        screen.show_edges()
         if self.host.hint and self._scene is None and not screen.standing.text and not screen.notice.text:
             screen.say(self.host.hint)
         if self._scene is not None:
@@ -228,6 +229,7 @@ class SwitchboardApp(App[None]):
             self.run_worker(self._read_again(), group="configure", exclusive=True)
             return
         screen.standing.say("")
+        self.host.expect_start()
         self.run_worker(self._start_runtime(), group="start", exit_on_error=True)
 
     async def _read_again(self) -> None:

@@ -157,6 +157,14 @@ class Host:
         assert self._watch is not None, "the configuration was read at the start"
         await self._watch.read()
 
+    def expect_start(self) -> None:
+        """Let what is wanted wait for `start`, which comes soon."""
+        self.runtime.expect_start()
+
+    def expect_no_start(self) -> None:
+        """Let it wait no longer: there will be none."""
+        self.runtime.expect_no_start()
+
     async def start(self, command: str, *, run_all: bool = True, run_own: bool = True) -> None:
         """Read the configuration, and take the state directory over or ask its owner; from then on, stay with it.
 
@@ -165,18 +173,19 @@ class Host:
             Conflict: Another process owns the state directory and does not answer; reading works, its changes are
                 followed, and its place is taken once it leaves.
         """
-        settings = await self.settings()
-        assert self._watch is not None, "it comes with the settings"
-        self.hint = settings.hint
-        self._role = _Role(command, run_all=run_all, run_own=run_own)
-        await self._part()
         try:
-            await self._take_over_or_ask(settings)
-        finally:
-            if run_all:
-                if self._watching is not None:
-                    self._watching.cancel()
-                self._watching = asyncio.create_task(self._watch.run(), name="configuration")
+            settings = await self.settings()
+            self.hint = settings.hint
+            self._role = _Role(command, run_all=run_all, run_own=run_own)
+            await self._part()
+            try:
+                await self._take_over_or_ask(settings)
+            finally:
+                if run_all:
+                    self._watch_configuration()
+        except BaseException:
+            self.expect_no_start()
+            raise
 
     async def watch(self) -> None:
         """Hear of what another process does, without ever taking its place."""
@@ -195,6 +204,12 @@ class Host:
             await self._backends.close()
         if self._log is not None:
             self._log.close()
+
+    def _watch_configuration(self) -> None:
+        assert self._watch is not None, "it comes with the settings"
+        if self._watching is not None:
+            self._watching.cancel()
+        self._watching = asyncio.create_task(self._watch.run(), name="configuration")
 
     # The owner of the state directory
 

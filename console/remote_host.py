@@ -106,6 +106,16 @@ class RemoteHost:
     async def watch(self) -> None:
         """Hear of what happens: a gateway elsewhere tells of it by itself."""
 
+    def expect_start(self) -> None:
+        """See `Host.expect_start`."""
+        if self.local is not None:
+            self.local.expect_start()
+
+    def expect_no_start(self) -> None:
+        """See `Host.expect_no_start`."""
+        if self.local is not None:
+            self.local.expect_no_start()
+
     async def start(self, command: str, *, run_all: bool = True, run_own: bool = True) -> None:
         """Start the bundled runtime, when it is worked on; see `Host.start`."""
         if self.local is not None:

@@ -13,6 +13,7 @@ STALE_MS: Final = 40_000
 INKS: Final[dict[ConnectionState, Ink]] = {
     "live": "good",
     "reading": "muted",
+    "starting": "muted",
     "connecting": "muted",
     "lost": "warning",
     "refused": "error",

@@ -79,7 +79,6 @@ class WatchView(Screen[None]):
         self._open_timer: Timer | None = None
         self._place_timer: Timer | None = None
         self._placed_at = -PLACE_SECONDS
-        self._settled = False
         self._outgoing = Outgoing()
 
     @property
@@ -281,11 +280,6 @@ class WatchView(Screen[None]):
         key = next(action.shown for action in self.actions if action.id == "send")
         return "No session yet.", f"{key} sends a first message to main."
 
-    def settle(self) -> None:
-        """Show from now on what cannot be done: nothing more is about to start."""
-        self._settled = True
-        self.show_edges()
-
     def say(self, sentence: str, tone: Tone = "muted") -> None:
         """Show what came of an action."""
         self.notice.say(sentence, tone)
@@ -295,7 +289,7 @@ class WatchView(Screen[None]):
         fixed_ids = {"palette", "help"}
         here = [action for action in self.actions if state.pane in action.panes and action.enabled(state) is None]
         keys = [(action.shown, action.title) for action in here if action.id not in fixed_ids]
-        refused = [(action.shown, action.title) for action in here if action.refused(state) and self._settled]
+        refused = [(action.shown, action.title) for action in here if action.refused(state)]
         if self.focused is self.filter and self.filter is not None:
             keys = [("↵", "to the list"), ("esc", "all sessions")]
         elif self.focused is self.find and self.find is not None:

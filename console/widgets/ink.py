@@ -68,6 +68,7 @@ DELIVERY_INKS: Final[dict[DeliveryState, str]] = {
 CONNECTION_SIGNS: Final[dict[ConnectionState, str]] = {
     "live": "●",
     "reading": "·",
+    "starting": "○",
     "connecting": "◌",
     "lost": "◌",
     "refused": "×",
@@ -75,6 +76,7 @@ CONNECTION_SIGNS: Final[dict[ConnectionState, str]] = {
 ASCII_CONNECTION_SIGNS: Final[dict[ConnectionState, str]] = {
     "live": "*",
     "reading": ".",
+    "starting": "+",
     "connecting": "o",
     "lost": "o",
     "refused": "x",

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-ConnectionState = Literal["live", "reading", "connecting", "lost", "refused"]
-REACHED: Final[frozenset[ConnectionState]] = frozenset({"live", "reading"})
+ConnectionState = Literal["live", "reading", "starting", "connecting", "lost", "refused"]
+REACHED: Final[frozenset[ConnectionState]] = frozenset({"live", "reading", "starting"})
 """The states in which a gateway answers."""
 
 
@@ -14,8 +14,9 @@ class Connection:
 
     Attributes:
         state: `live`: it runs work and tells every change; `reading`: it shows what is stored, another process owns it;
-            `connecting`: for the first time; `lost`: it was live and is being reached again; `refused`: it answered,
-            and trying again by itself would not help.
+            `starting`: it shows what is stored, and what is wanted of it waits until it does more; `connecting`: for
+            the first time; `lost`: it was live and is being reached again; `refused`: it answered, and trying again by
+            itself would not help.
         detail: One sentence for the operator: who owns it, what is wrong, what to do; empty when all is well.
         name: Name of the profile, empty for the bundled runtime.
         address: The URL without secrets, or `local`.

@@ -13,17 +13,7 @@ from core.model.access import Caller, Scope
 from core.model.clock import Clock, SystemClock
 from core.model.connection import Connection
 from core.model.errors import Conflict, NotFound, Unavailable
-from core.model.events import (
-    Configured,
-    ConnectionChanged,
-    Cursor,
-    DeliveryChanged,
-    Delta,
-    DurableEvent,
-    ExchangeChanged,
-    RunChanged,
-    SessionChanged,
-)
+from core.model.events import Configured, ConnectionChanged, Cursor, Delta, DurableEvent, RunChanged
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.ids import new_id
 from core.model.keys import quoted
@@ -35,7 +25,7 @@ from core.rules.ruleset import RuleSet
 from core.runtime.feed import Hub, RuntimeFeed, Watched
 from core.runtime.following import Following
 from core.runtime.waits import Waits
-from core.store import deliveries, exchanges, gone, jsonl, messages, runs, search, sessions
+from core.store import changes, deliveries, exchanges, jsonl, messages, runs, search, sessions
 from core.store.database import Db, Store, explained, last_rev, store_id
 from core.store.lock import Owner, OwnerLock, current_owner
 
@@ -68,6 +58,8 @@ class Runtime:
         self._following = Following(store, self._hub, self._catch_up, self._publish)
         self._looking: asyncio.Task[None] | None = None
         self._notice = ""
+        self._begun = asyncio.Event()
+        self._begun.set()
         self._published: Cursor = last_rev(store.db)
         store.publish = self._publish
 
@@ -79,6 +71,16 @@ class Runtime:
             Unavailable: It cannot be used; the sentence says why.
         """
         return cls(Store.open(state, clock or SystemClock()))
+
+    def expect_start(self) -> None:
+        """Let what is wanted here wait until `start`, `ask` or `follow_owner` is done, instead of refusing it."""
+        if self._work is None and self._following.owner is None:
+            self._begun.clear()
+
+    def expect_no_start(self) -> None:
+        """Do or refuse at once what is wanted from now on, and what has waited."""
+        if not self._begun.is_set():
+            self._begin()
 
     async def start(
         self,
@@ -111,7 +113,7 @@ class Runtime:
         await work.recover()
         self._work = work
         self._following.taken_over()
-        self._hub.passing(ConnectionChanged(self.connection))
+        self._begin()
         work.begin()
 
     def follow_owner(self, settings: "Settings") -> None:
@@ -119,19 +121,21 @@ class Runtime:
         self.settings = settings
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._following.look())
+        self.expect_no_start()
 
     def ask(self, settings: "Settings", owner: Gateway) -> None:
         """Have this port of the process that owns the directory do what is wanted here; `hear` goes with it."""
         self.settings = settings
         self._look_no_more()
         self._following.ask(owner, self._published)
-        self._hub.passing(ConnectionChanged(self.connection))
+        self._begin()
 
     async def hear(self) -> None:
-        """Publish what the owner tells of, until it has left."""
+        """Publish what the owner tells of, until it has left; what is wanted then waits for who comes next."""
         try:
             await self._following.hear()
         finally:
+            self.expect_start()
             self._hub.passing(ConnectionChanged(self.connection))
 
     def configure(self, settings: "Settings") -> None:
@@ -156,6 +160,7 @@ class Runtime:
             await self._work.close()
             self._work = None
         self._waits.close()
+        self._begun.set()
         if self._files:
             await asyncio.wait(self._files)
         self._hub.close()
@@ -216,6 +221,8 @@ class Runtime:
         """How current the answers are."""
         if self._work is not None or self._following.owner is not None:
             return Connection("live", self._notice)
+        if not self._begun.is_set():
+            return Connection("starting")
         owner = self.owner
         return Connection("reading", f"owned by {owner.words}: reading only" if owner else "reading only")
 
@@ -225,7 +232,8 @@ class Runtime:
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:  # noqa: ARG002 - one reason covers all
         """Return why nothing can be changed here; None when it can."""
-        return None if self._work or self._following.owner else self.connection.detail
+        connection = self.connection
+        return connection.detail if connection.state == "reading" else None
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session."""
@@ -287,7 +295,7 @@ class Runtime:
         """Return the configured agents, the default one first."""
         if self._following.owner is not None:
             return await self._following.owner.agents()
-        default, agents = self.rules.default_agent, self._configured().agents
+        default, agents = self.rules.default_agent, (await self._configured()).agents
         found = [AgentInfo(a.agent_id, a.name, a.model, a.agent_id == default) for a in agents.values()]
         return sorted(found, key=lambda agent: (not agent.default, agent.agent_id))
 
@@ -295,7 +303,8 @@ class Runtime:
         """Return the models that sessions and spawns may name."""
         if self._following.owner is not None:
             return await self._following.owner.models()
-        known = [ModelInfo(model.ref, model.context_window) for model in self._configured().models.values()]
+        models = (await self._configured()).models.values()
+        known = [ModelInfo(model.ref, model.context_window) for model in models]
         return [*sorted(known, key=lambda model: model.ref), ModelInfo(BUILTIN_MODEL, None)]
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
@@ -318,13 +327,14 @@ class Runtime:
         if self._work is not None:
             return await self._work.start_run(request, caller)
         request = replace(request, run_id=request.run_id or new_id())  # an owner that dies may have accepted it
+        await self._begun.wait()
         asked = self._following.owner
         try:
-            return await self._writer().start_run(request, caller)
+            return await (await self._writer()).start_run(request, caller)
         except Unavailable:
             if not await self._following.changed_hands(asked):
                 raise
-            return await self._writer().start_run(request, caller)
+            return await (await self._writer()).start_run(request, caller)
 
     async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
         """Wait until a run ends, at most `timeout` seconds."""
@@ -332,31 +342,31 @@ class Runtime:
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
-        return await self._writer().abort(ref, caller, run_id=run_id)
+        return await (await self._writer()).abort(ref, caller, run_id=run_id)
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
         """Change label, model, levels or send policy of a session."""
-        return await self._writer().patch(ref, patch, caller)
+        return await (await self._writer()).patch(ref, patch, caller)
 
     async def reset(self, ref: str, caller: Caller) -> Session:
         """Give the session an empty transcript."""
-        return await self._writer().reset(ref, caller)
+        return await (await self._writer()).reset(ref, caller)
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
         """Take a session out of the list, or bring it back."""
-        return await self._writer().archive(ref, caller, archived=archived)
+        return await (await self._writer()).archive(ref, caller, archived=archived)
 
     async def create(self, new: NewSession, caller: Caller) -> Session:
         """Make a session without a message; one that exists already is returned as it is."""
-        return await self._writer().create(new, caller)
+        return await (await self._writer()).create(new, caller)
 
     async def delete(self, ref: str, caller: Caller) -> None:
         """Remove a session with its transcripts, for good."""
-        await self._writer().delete(ref, caller)
+        await (await self._writer()).delete(ref, caller)
 
     async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
         """Append a message without a run; when this returns, it is on disk."""
-        return await self._writer().append(ref, draft, caller)
+        return await (await self._writer()).append(ref, draft, caller)
 
     async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
         """Return an exchange with the delivery of its announce."""
@@ -386,26 +396,33 @@ class Runtime:
 
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
         """Send a delivery again."""
-        return await self._writer().retry_delivery(delivery_id, caller)
+        return await (await self._writer()).retry_delivery(delivery_id, caller)
 
     async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
         """Give up a delivery."""
-        return await self._writer().drop_delivery(delivery_id, caller)
+        return await (await self._writer()).drop_delivery(delivery_id, caller)
 
     # Inside
 
-    def _configured(self) -> "Settings":
+    def _begin(self) -> None:
+        """Let go on what waited for a start, and tell how this gateway is reached now."""
+        self._begun.set()
+        self._hub.passing(ConnectionChanged(self.connection))
+
+    async def _configured(self) -> "Settings":
+        await self._begun.wait()
         if self.settings is None:
             raise Unavailable("the configuration has not been read yet")
         return self.settings
 
-    def _writer(self) -> "Work | Gateway":
+    async def _writer(self) -> "Work | Gateway":
         """Return who writes: the working side of this process, or the process that owns the state directory.
 
         Raises:
             Conflict: Another process owns it and does not answer.
             Unavailable: This process has not taken it over.
         """
+        await self._begun.wait()
         writer = self._work or self._following.owner
         if writer is None:
             if (owner := self.owner) is not None:
@@ -454,21 +471,7 @@ class Runtime:
             _log.warning("the transcript file of %s was not written: %s", key, error)
 
     async def _changed_since(self, cursor: Cursor, watched: Watched) -> list[DurableEvent]:
-        def read(db: Db) -> list[DurableEvent]:
-            db.execute("BEGIN")
-            try:
-                events: list[DurableEvent] = [SessionChanged(s.rev, s) for s in sessions.changed_since(db, cursor)]
-                events += [RunChanged(run.rev, run) for run in runs.changed_since(db, cursor)]
-                events += [ExchangeChanged(each.rev, each) for each in exchanges.changed_since(db, cursor)]
-                events += [DeliveryChanged(each.rev, each) for each in deliveries.changed_since(db, cursor)]
-                events += gone.since(db, cursor)
-                for key in sessions.keys_touched_since(db, cursor) if watched is None else watched:
-                    events += messages.since(db, key, cursor)
-                return sorted(events, key=lambda event: event.rev)
-            finally:
-                db.execute("COMMIT")
-
-        return await self.store.scan(read)
+        return await self.store.scan(lambda db: changes.since(db, cursor, watched))
 
     def _reply_under_way(self, key: str | None) -> list[Delta]:
         self._following.want(key)

@@ -4,6 +4,7 @@ import platform
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
+from core.model.connection import REACHED
 from core.server.rows import Defaults, recent
 from core.wire.frames import NATIVE
 
@@ -125,7 +126,7 @@ async def health(context: "ServerContext") -> dict[str, Any]:
         for agent in defaults.agents
     ]
     return {
-        "ok": gateway.connection.state in {"live", "reading"},
+        "ok": gateway.connection.state in REACHED,
         "ts": gateway.now_ms(),
         "durationMs": 0,
         "state": gateway.connection.state,

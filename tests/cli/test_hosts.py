@@ -119,7 +119,7 @@ async def test_the_heir_hears_everything_once_and_in_order(state: Path) -> None:
         ]
         assert heard.states[0] == "live"
         assert heard.states[-1] == "live"
-        assert "reading" in heard.states, "between two owners it says so"
+        assert "starting" in heard.states, "between two owners it says so"
         revs = [event.rev for event in heard.events if isinstance(event, MessageAppended | RunChanged)]
         assert revs == sorted(set(revs))
         feed.close()

@@ -96,6 +96,29 @@ def test_chat_with_the_builtin_agent_by_keys(tmp_path: Path, console: Terminal) 
     assert "jumps over" in listed
 
 
+def test_what_is_typed_before_the_runtime_has_started_waits_for_it(tmp_path: Path) -> None:
+    state, config = tmp_path / "state", tmp_path / "config.json5"
+    sending = [SWITCHBOARD, "--state", str(state), "send", "main", "say hello"]
+    subprocess.run(sending, env=environment(tmp_path), capture_output=True, check=True)
+    os.mkfifo(config)  # who reads the configuration waits until it is written
+    with Terminal([SWITCHBOARD, "--state", str(state), "--config", str(config)], environment(tmp_path)) as terminal:
+        terminal.wait_for("starting")
+        terminal.settle(0.2)
+        since = len(terminal.output)
+        terminal.press("isay early bird\r")
+        terminal.wait_for("early bird", since=since)
+        terminal.settle(0.2)
+        assert "reading only" not in terminal.text
+        since = len(terminal.output)
+        config.write_text("{}")
+        terminal.wait_for("early bird", since=since)
+        terminal.press("\x1b")
+        terminal.settle(0.2)
+        terminal.press("q")
+        assert terminal.wait_end() == 0
+        assert "⊘" not in terminal.text
+
+
 def test_the_window_changes_its_size_while_a_reply_streams(tmp_path: Path) -> None:
     with opened(tmp_path, columns=200, rows=60) as terminal:
         live(terminal)
