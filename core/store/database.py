@@ -177,7 +177,8 @@ class Store:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self._reader.submit(self._close_reader)
+        with contextlib.suppress(RuntimeError):  # a second time there is nothing to close
+            self._reader.submit(self._close_reader)
         self._reader.shutdown(wait=True)
 
     def _close_reader(self) -> None:
