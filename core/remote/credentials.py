@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from core.apart import apart
+from core.files import read_secret, write_secret
 from core.model.errors import Unavailable
-from core.remote.files import read_secret, write_secret
 from core.remote.hello import Claim
 from core.remote.identity import sign
 from core.remote.profile import Origin, Profile

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+from core.files import make_secret, read_secret
 from core.model.errors import Unavailable
-from core.remote.files import make_secret, read_secret
 from core.remote.hello import Claim
 
 _FILE: Final = Path("identity", "device.json")
