@@ -176,48 +176,11 @@ class _Server(uvicorn.Server):
             server.close()
 
 
-class _Http(H11Protocol):
-    """HTTP for clients that may be slow, stuck or silent on purpose."""
+class _Unstuck(asyncio.Protocol):
+    """The part of a protocol that drops a client which no longer reads."""
 
-    _watch: asyncio.TimerHandle | None = None
-    _stalled: asyncio.TimerHandle | None = None
-    _idle_after: object = _NOTHING
-
-    def connection_made(self, transport: "BaseTransport") -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Begin to look whether requests come."""
-        super().connection_made(transport)  # pyright: ignore[reportArgumentType] - uvicorn narrows it
-        self._watch = self.loop.call_later(IDLE_SECONDS, self._look)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop looking."""
-        _cancel(self._watch)
-        _cancel(self._stalled)
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """Give a client that does not read some time."""
-        super().pause_writing()
-        self._stalled = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Be content: it reads."""
-        _cancel(self._stalled)
-        super().resume_writing()
-
-    def _look(self) -> None:
-        if self not in self.connections:  # it speaks WebSocket by now
-            return
-        last = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
-        at_work = last is not None and not last.response_complete
-        if not at_work and last is self._idle_after:
-            self.transport.abort()
-        self._idle_after = _NOTHING if at_work else last
-        self._watch = self.loop.call_later(IDLE_SECONDS, self._look)
-
-
-class _WebSocket(WebSocketsSansIOProtocol):
-    """WebSocket for clients that may be stuck."""
-
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -234,6 +197,37 @@ class _WebSocket(WebSocketsSansIOProtocol):
         """Be content: it reads."""
         _cancel(self._stalled)
         super().resume_writing()
+
+
+class _Http(_Unstuck, H11Protocol):
+    """HTTP for clients that may be slow, stuck or silent on purpose."""
+
+    _watch: asyncio.TimerHandle | None = None
+    _idle_after: object = _NOTHING
+
+    def connection_made(self, transport: "BaseTransport") -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Begin to look whether requests come."""
+        super().connection_made(transport)  # pyright: ignore[reportArgumentType] - uvicorn narrows it
+        self._watch = self.loop.call_later(IDLE_SECONDS, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop looking."""
+        _cancel(self._watch)
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        if self not in self.connections:  # it speaks WebSocket by now
+            return
+        last = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
+        at_work = last is not None and not last.response_complete
+        if not at_work and last is self._idle_after:
+            self.transport.abort()
+        self._idle_after = _NOTHING if at_work else last
+        self._watch = self.loop.call_later(IDLE_SECONDS, self._look)
+
+
+class _WebSocket(_Unstuck, WebSocketsSansIOProtocol):
+    """WebSocket for clients that may be stuck."""
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:
