@@ -171,7 +171,7 @@ class Profiles:
         return f": use one of {', '.join(known)}, or an address; {first}"
 
     def _write(self, entries: dict[str, dict[str, Any]]) -> None:
-        from core.remote.files import write_secret
+        from core.files import write_secret
 
         write_secret(self._path, json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n")
         self._take(entries)
@@ -217,7 +217,7 @@ def _without_none(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    from core.remote.files import read_secret
+    from core.files import read_secret
 
     text = read_secret(path)
     try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 from core.model.errors import Unavailable
@@ -14,16 +15,8 @@ def write_secret(path: Path, text: str) -> None:
     Raises:
         Unavailable: The folder cannot be written to.
     """
-    fresh = path.with_name(f".{path.name}.{new_id()}")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_new(fresh, text)
+    with _fresh(path, text) as fresh:
         fresh.replace(path)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
 
 
 def make_secret(path: Path, text: str) -> str:
@@ -32,18 +25,10 @@ def make_secret(path: Path, text: str) -> str:
     Raises:
         Unavailable: The folder cannot be written to.
     """
-    fresh = path.with_name(f".{path.name}.{new_id()}")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_new(fresh, text)
+    with _fresh(path, text) as fresh:
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(fresh)
         return path.read_text()
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
 
 
 def read_secret(path: Path) -> str | None:
@@ -61,9 +46,19 @@ def read_secret(path: Path) -> str | None:
         raise Unavailable(f"{path} cannot be read: {why}") from None
 
 
-def _write_new(path: Path, text: str) -> None:
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(number, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+@contextlib.contextmanager
+def _fresh(path: Path, text: str) -> Generator[Path]:
+    """Write a file beside the one that is meant, whole and on disk, for as long as it is worked with."""
+    fresh = path.with_name(f".{path.name}.{new_id()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        yield fresh
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink()

@@ -19,13 +19,7 @@ async def attach(state: Path, clock: Clock | None = None) -> NativeGateway:
         Unavailable: Nobody answers there.
     """
     link = Link(lambda: dial(state), HelloRequest(caps=(NATIVE,)), clock=clock or SystemClock())
-    gateway = NativeGateway(link)
-    try:
-        await link.open()
-    except BaseException:
-        await gateway.close()
-        raise
-    return gateway
+    return await NativeGateway.open(link)
 
 
 async def dial(state: Path) -> Transport:

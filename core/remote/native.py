@@ -57,6 +57,21 @@ class NativeGateway:
         link.on_change = self._tell_connection
         link.on_gap = self._begin_all
 
+    @classmethod
+    async def open(cls, link: Link) -> "NativeGateway":
+        """Make the connection, and return the gateway at its other end.
+
+        Raises:
+            SwitchboardError: It cannot be made; the link is closed then.
+        """
+        gateway = cls(link)
+        try:
+            await link.open()
+        except BaseException:
+            await gateway.close()
+            raise
+        return gateway
+
     async def close(self) -> None:
         """End the connection and all feeds."""
         for feed in list(self._feeds.values()):

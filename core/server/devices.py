@@ -5,12 +5,13 @@ import contextlib
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
+
+from core.files import write_secret
 
 FILE_NAME: Final = "devices.json"
 MAX_DEVICES: Final = 512
@@ -61,7 +62,7 @@ class Devices:
         """Pair a device, or give a paired one another token; when this returns, it is on disk.
 
         Raises:
-            OSError: The file cannot be written.
+            Unavailable: The file cannot be written.
         """
         issued = DeviceToken(secrets.token_urlsafe(32), frozenset(scopes), now_ms)
         async with self._writing:
@@ -71,7 +72,7 @@ class Devices:
             devices[device_id] = [entry, *tokens][:MAX_TOKENS]  # the device that came last stands last
             while len(devices) > MAX_DEVICES:
                 del devices[next(iter(devices))]
-            await asyncio.to_thread(self._write, devices)
+            await asyncio.to_thread(write_secret, self._path, json.dumps(devices, indent=1))
             self._devices = devices
         return issued
 
@@ -88,16 +89,6 @@ class Devices:
                         if isinstance(tokens, list)
                     }
         return self._devices
-
-    def _write(self, devices: dict[str, list[dict[str, Any]]]) -> None:
-        draft = self._path.with_suffix(".new")
-        with contextlib.suppress(FileNotFoundError):
-            draft.unlink()
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            json.dump(devices, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
 
 
 def _digest(token: str) -> str:

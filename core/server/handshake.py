@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from core.model.errors import Invalid, Unauthorized
+from core.model.errors import Invalid, Unauthorized, Unavailable
 from core.server.auth import OWNER, Access, TokenRefused
 from core.server.method import explain
 from core.wire.errors import to_wire
@@ -227,7 +227,7 @@ async def _pair(
         raise Refused(error)
     try:
         issued = await context.devices.issue(device.id, access.scopes, context.gateway.now_ms())
-    except OSError:
+    except Unavailable:
         return None  # the device goes on presenting the gateway's token
     return issued.token, issued.issued_at
 

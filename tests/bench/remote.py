@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import itertools
-import os
 import statistics
-import sys
 import tempfile
 import time
 import uuid
@@ -14,7 +12,7 @@ from pathlib import Path
 
 from tests.bench.gateway import instant_model, serving
 from tests.bench.seed import LAST_WORDS, seed
-from tests.bench.startup import page_through
+from tests.bench.startup import SWITCHBOARD, environment, page_through
 from tests.bench.table import Figure, of_runs, percentile
 from tests.bench.wire import Address, Wire
 from tests.support.terminal import Terminal
@@ -33,7 +31,7 @@ def measure_start() -> list[Figure]:
     """B1 at a gateway: start to rows and transcript, beside the console on a state of its own; it has no budget."""
     with _gateway() as (folder, address):
         seed(folder / "own")
-        own = [_switchboard(), "--state", str(folder / "own")]
+        own = [SWITCHBOARD, "--state", str(folder / "own")]
         ours: list[float] = []
         theirs: list[float] = []
         for run in range(RUNS + 1):
@@ -129,19 +127,8 @@ def _first_paint(command: Sequence[str], folder: Path, address: Address) -> floa
 
 
 def _console(folder: Path, address: Address) -> list[str]:
-    return [_switchboard(), "--state", str(folder / "console"), "--gateway", address.url]
-
-
-def _switchboard() -> str:
-    return str(Path(sys.executable).with_name("switchboard"))
+    return [SWITCHBOARD, "--state", str(folder / "console"), "--gateway", address.url]
 
 
 def _environment(folder: Path, address: Address) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "LANG": "C.UTF-8",
-        "TERM": "xterm-256color",
-        "COLORTERM": "truecolor",
-        "SWITCHBOARD_GATEWAY_TOKEN": address.token,
-    }
+    return environment(folder) | {"SWITCHBOARD_GATEWAY_TOKEN": address.token}

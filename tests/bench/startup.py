@@ -11,6 +11,8 @@ from tests.bench.seed import FIRST_WORDS, LAST_WORDS, seed
 from tests.bench.table import Figure, of_runs
 from tests.support.terminal import Terminal
 
+SWITCHBOARD = str(Path(sys.executable).with_name("switchboard"))
+
 RUNS = 7
 BARE = """
 from textual.app import App
@@ -49,7 +51,7 @@ def measure_memory() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         seed(folder / "state")
-        with Terminal(_console(folder), _environment(folder)) as terminal:
+        with Terminal(_console(folder), environment(folder)) as terminal:
             terminal.wait_for(LAST_WORDS)
             terminal.settle()
             at_start = terminal.memory_mb()
@@ -79,15 +81,16 @@ def page_through(terminal: Terminal, last_words: str) -> None:
 
 
 def _first_paint(command: Sequence[str], folder: Path, words: str) -> float:
-    with Terminal(command, _environment(folder)) as terminal:
+    with Terminal(command, environment(folder)) as terminal:
         return terminal.wait_for(words) - terminal.started
 
 
 def _console(folder: Path) -> list[str]:
-    return [str(Path(sys.executable).with_name("switchboard")), "--state", str(folder / "state")]
+    return [SWITCHBOARD, "--state", str(folder / "state")]
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
+    """Return a clean environment with its home in a folder."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),

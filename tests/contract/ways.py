@@ -144,13 +144,7 @@ async def reached(
     """Return the gateway at a URL, with the connection made."""
     hello = HelloRequest(Token(token), scopes, (NATIVE,))
     link = Link(dialer(Profile("test", url)), hello, clock=clock or SystemClock(), name="test", address=url)
-    gateway = NativeGateway(link)
-    try:
-        await link.open()
-    except BaseException:
-        await gateway.close()
-        raise
-    return gateway
+    return await NativeGateway.open(link)
 
 
 async def by_profile(url: str, state: Path) -> RemoteGateway:

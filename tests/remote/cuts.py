@@ -83,9 +83,8 @@ class _Cuttable:
 async def reached(way: Way, clock: Clock | None = None) -> AsyncGenerator[NativeGateway]:
     """Give the gateway over such a way."""
     link = Link(way.dial, HelloRequest(caps=(NATIVE,)), clock=clock or SystemClock())
-    gateway = NativeGateway(link)
+    gateway = await NativeGateway.open(link)
     try:
-        await link.open()
         yield gateway
     finally:
         await gateway.close()
