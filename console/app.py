@@ -297,6 +297,8 @@ class SwitchboardApp(App[None]):
             self.call_next(self._show_dirty)
 
     def _show_dirty(self) -> None:
+        if not self.watch_screen.is_attached:  # the console is being closed, and the desk does not know yet
+            return
         self._drawn_at = self.monotonic()
         dirty = self.desk.take_dirty()
         self.watch_screen.show_dirty(dirty)
