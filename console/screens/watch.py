@@ -332,8 +332,7 @@ class WatchView(Screen[None]):
             pane.show(row, transcript)
         else:
             pane.view.update()
-        if pane.view.follow and pane.display:
-            self._mark_seen(row.session.key)
+        self._mark_shown()
 
     def _show_session(self) -> None:
         row = self.desk.book.rows.get(self.main.key or "")
@@ -343,9 +342,13 @@ class WatchView(Screen[None]):
             self.second.show_row(self.desk.book.rows.get(self.second.key))
         self.show_edges()
 
-    def _mark_seen(self, key: str) -> None:
-        if self.desk.book.mark_seen(key):
-            self._show_rows({key})
+    @on(TranscriptPane.Shown)
+    def _mark_shown(self) -> None:
+        """Note as seen what stands before the operator's eyes to its end."""
+        for pane in self.panes:
+            is_read = pane.display and pane.view.transcript is not None and pane.view.follow
+            if pane.key is not None and is_read and self.desk.book.mark_seen(pane.key):
+                self._show_rows({pane.key})
 
     def _tick(self) -> None:
         """Draw what changes with time alone."""
@@ -404,7 +407,7 @@ class WatchView(Screen[None]):
         self._keep_draft()
         if transcript is not None:
             self.main.show(row, transcript)
-            self._mark_seen(key)
+            self._mark_shown()
         else:
             self.main.show_unread(row, why)
         self.spawns.show(key)
@@ -434,6 +437,7 @@ class WatchView(Screen[None]):
     @on(TranscriptView.Moved)
     def _view_moved(self) -> None:
         self.main.show_row(self.desk.book.rows.get(self.main.key or ""))
+        self._mark_shown()
 
     def on_composer_changed(self, event: "Composer.Changed") -> None:
         """Keep what is being written."""

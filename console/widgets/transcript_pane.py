@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -37,6 +38,9 @@ class TranscriptPane(Vertical):
 
     DEFAULT_CSS = "TranscriptPane { width: 1fr; }"
 
+    class Shown(Message):
+        """It is on the screen now, after it was not."""
+
     def __init__(
         self,
         now_ms: Callable[[str], int],
@@ -60,6 +64,10 @@ class TranscriptPane(Vertical):
         """Put the header above the transcript."""
         yield self.header
         yield self.view
+
+    def on_show(self) -> None:
+        """Tell that it can be read now."""
+        self.post_message(self.Shown())
 
     async def add_composer(self) -> None:
         """Add the place to write to the session."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -254,6 +255,13 @@ async def test_what_the_operator_reads_stays_when_its_sub_agent_is_done(fleet: P
         await desk.until(lambda: child not in desk.order)
 
 
+async def test_what_comes_while_it_is_closed_breaks_nothing(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        await send(desk.runtime, OPS, "say last words")
+    desk.app.desk._dirty.rows.add(OPS)
+    contextvars.Context().run(desk.app._show_dirty)  # as Textual calls what was asked for before the end
+
+
 # Two consoles
 
 
@@ -291,3 +299,33 @@ async def test_a_console_takes_over_when_the_owner_leaves(fleet: Path) -> None:
         await desk.press("p")
         await desk.said("ops: allow")
         assert (await desk.session(OPS)).send_policy == "allow"
+
+
+async def test_on_a_narrow_screen_a_session_is_seen_once_it_is_opened(fleet: Path) -> None:
+    async with console(fleet, size=(80, 24)) as desk:
+        rows = desk.app.desk.book.rows
+        await send(desk.runtime, MAIN, "say news")
+        await desk.until(lambda: rows[MAIN].unread)
+        await desk.select(MAIN)
+        await desk.until(lambda: desk.screen.main.view.transcript is not None)
+        assert rows[MAIN].unread
+        await desk.press("enter")
+        await desk.shows("news")
+        await desk.until(lambda: not rows[MAIN].unread)
+        await send(desk.runtime, MAIN, "say while it is read")
+        await desk.until(lambda: rows[MAIN].session.last_seq == 6 and not rows[MAIN].unread)
+        await desk.press("escape")
+        await send(desk.runtime, MAIN, "say unseen")
+        await desk.until(lambda: rows[MAIN].session.last_seq == 8)
+        assert rows[MAIN].unread
+
+
+async def test_what_came_below_is_seen_at_the_end(fleet: Path) -> None:
+    async with console(fleet, size=(120, 12)) as desk:
+        rows = desk.app.desk.book.rows
+        await desk.open(OPS)
+        await desk.press("g")
+        await send(desk.runtime, OPS, "say below")
+        await desk.until(lambda: rows[OPS].unread)
+        await desk.press("G")
+        await desk.until(lambda: not rows[OPS].unread)
