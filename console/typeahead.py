@@ -79,7 +79,9 @@ class Typeahead:
 
     def _follow(self) -> None:
         """Go on once the focus and the screen that came of something typed are there."""
-        if self._opening and not self._is_impatient:
+        if not self._app.screen_stack:  # the console is being closed
+            self._waiting.clear()
+        elif self._opening and not self._is_impatient:
             self._waits_for_opening = True
         elif not self._app.screen.call_later(self._app.call_later, self._next):  # a new screen is built first
             self._app.call_later(self._next)
