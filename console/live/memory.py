@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from console.live.outgoing import without
-
 FILE_NAME: Final = "console.json"
 HISTORY_ENTRIES: Final = 200
 
@@ -69,8 +67,8 @@ class Memory:
         return True
 
     def move_to_history(self, key: str, text: str) -> None:
-        """Remember something that was sent, and of the draft of its session only what else it holds."""
-        self.keep_draft(key, without(self.drafts.get(key, ""), text))
+        """Remember something that was sent, and of the draft of its session only what stands behind it."""
+        self.keep_draft(key, self.drafts.get(key, "").removeprefix(text))
         if not self.history or self.history[-1] != text:
             self.history.append(text)
             del self.history[:-HISTORY_ENTRIES]

@@ -22,15 +22,18 @@ class Outgoing:
         self._texts[key].append(text)
 
     @contextlib.asynccontextmanager
-    async def turn(self, key: str, text: str) -> AsyncGenerator[None]:
-        """Wait until those before it are answered, and end its way afterwards."""
+    async def turn(self, key: str, text: str) -> AsyncGenerator[bool]:
+        """Wait until those before it are answered, and end its way afterwards.
+
+        Gives False when one of them was refused: this one then stays in the composer, behind the other.
+        """
         try:
             async with self._turns[key]:
-                yield
+                yield text in self._texts[key]
         finally:
-            self._texts[key].remove(text)
+            if text in self._texts[key]:
+                self._texts[key].remove(text)
 
-
-def without(draft: str, sent: str) -> str:
-    """Return what stays of a draft of which something was sent: what was written after it."""
-    return draft.replace(sent, "", 1)
+    def refuse(self, key: str) -> None:
+        """Let nothing go that was written to a session behind a message that was refused."""
+        self._texts[key].clear()

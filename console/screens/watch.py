@@ -444,6 +444,10 @@ class WatchView(Screen[None]):
         del event  # its words may be older than what stands there
         self._keep_draft()
 
+    def on_composer_left(self) -> None:
+        """Go back to reading."""
+        self.main.view.focus()
+
     def _keep_draft(self) -> None:
         composer = self.main.composer
         if composer is not None and self.desk.memory.keep_draft(self.draft_key, composer.text):

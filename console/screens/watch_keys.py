@@ -9,7 +9,6 @@ from textual import on
 from textual.binding import Binding, BindingType
 
 from console.actions import ACTIONS
-from console.live.outgoing import without
 from console.live.placement import ORDERS
 from console.live.rows import Row, runs_of
 from console.live.words import counted
@@ -337,24 +336,23 @@ class WatchScreen(WatchView):
             self.do_help()
             return
         was_deleted = row is None and self.main.key is not None
-        problem = unknown_command(text) or self.desk.gateway.refusal("send", self.main.key)
-        problem = DELETED if was_deleted else problem
+        problem = DELETED if was_deleted else unknown_command(text) or self.desk.gateway.refusal("send", self.main.key)
         if problem is not None:
             self.say(f"{problem}; the draft is kept", "warning")
             return
         self._outgoing.add(key, text)
         self.run_worker(self._submit_draft(row.session.session_id if row is not None else key, key, text), group="send")
 
-    def on_composer_left(self) -> None:
-        """Go back to reading."""
-        self.main.view.focus()
-
     # Inside
 
     async def _submit_draft(self, to: str, key: str, text: str) -> None:
         """Send what stands in the composer; it is only cleared once the message is stored."""
-        async with self._outgoing.turn(key, text):
+        async with self._outgoing.turn(key, text) as goes:
+            if not goes:
+                return
             outcome = await self.console.operations.send(SendOrder(to, text))
+            if not outcome.ok:
+                self._outgoing.refuse(key)
         self.say(outcome.sentence, outcome.tone)
         if outcome.ok:
             self._sent_draft(key, text)
@@ -368,7 +366,7 @@ class WatchScreen(WatchView):
         if composer is not None:
             composer.use_history(memory.history)
             if self.draft_key == key:
-                composer.load(without(composer.text, text))
+                composer.load(composer.text.removeprefix(text))
 
     async def _begin_command(self, words: str, key: str) -> None:
         """Put the start of a command into an empty composer, once it is that session's."""

@@ -37,6 +37,15 @@ async def test_letters_behind_the_key_that_opens_the_composer_are_text(fleet: Pa
         assert (await desk.words(OPS))[-2:] == [("user", "say exact"), ("assistant", "exact")]
 
 
+async def test_messages_go_out_one_by_one_in_their_order(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        type_at_once(desk, "i", "type:say one", "enter", "type:say two", "enter", "type:three")
+        await desk.until(lambda: desk.composer.text == "three")
+        await desk.at_rest()
+        said = [text for role, text in await desk.words(OPS) if role == "user"]
+        assert said == ["say standby", "say one", "say two"]
+
+
 async def test_pasted_text_behind_it_is_text(fleet: Path) -> None:
     async with console(fleet) as desk:
         type_at_once(desk, "i", "type:ab", "paste:xyz", "type:c")

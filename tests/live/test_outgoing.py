@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from console.live.memory import Memory
-from console.live.outgoing import Outgoing, without
+from console.live.outgoing import Outgoing
 
 
 def test_what_is_on_its_way_is_not_sent_again() -> None:
@@ -40,10 +40,20 @@ async def test_messages_of_one_session_go_in_order_and_others_do_not_wait() -> N
     assert outgoing.rest("ops", "onetwo") == "onetwo"
 
 
-def test_what_was_written_after_a_message_stays(tmp_path: Path) -> None:
-    assert without("onetwo", "one") == "two"
-    assert without("onetwo", "two") == "one", "the first was refused"
-    assert without("else", "one") == "else"
+async def test_what_was_written_behind_a_refused_message_stays_with_it() -> None:
+    outgoing, went = Outgoing(), list[bool]()
+    for text in ("one", "two"):
+        outgoing.add("ops", text)
+    async with outgoing.turn("ops", "one") as goes:
+        went.append(goes)
+        outgoing.refuse("ops")
+    async with outgoing.turn("ops", "two") as goes:
+        went.append(goes)
+    assert went == [True, False]
+    assert outgoing.rest("ops", "onetwo") == "onetwo"
+
+
+def test_what_was_written_behind_a_message_stays(tmp_path: Path) -> None:
     memory = Memory.load(tmp_path)
     memory.keep_draft("ops", "onetwo")
     memory.move_to_history("ops", "one")
