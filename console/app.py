@@ -27,7 +27,7 @@ from console.screens.page import Page
 from console.screens.too_small import TooSmall
 from console.screens.watch_keys import WatchScreen
 from console.themes import DEFAULT_THEME, THEMES, Inks, inks_named
-from console.typeahead import Arrived, Typeahead
+from console.typeahead import BUILD_SECONDS, Arrived, Typeahead
 from console.wall import Wall
 from console.widgets.ink import ASCII_CONNECTION_SIGNS, ASCII_GLYPHS, CONNECTION_SIGNS, GLYPHS
 from core.model.errors import Conflict, SwitchboardError
@@ -120,6 +120,7 @@ class SwitchboardApp(App[None]):
     def on_mount(self) -> None:
         """Lay the screen out; its first picture already holds the rows and a transcript."""
         self._first_picture.enter_context(self.batch_update())
+        self.set_timer(BUILD_SECONDS, self.typeahead.begin)
         self.call_after_refresh(self._begin)
 
     async def on_event(self, event: Event) -> None:
@@ -156,6 +157,7 @@ class SwitchboardApp(App[None]):
             await screen.begin()
         except SwitchboardError as error:
             self.host.expect_no_start()
+            self.typeahead.begin()
             screen.standing.say(error.message, "error")
             return
         finally:
@@ -170,6 +172,7 @@ class SwitchboardApp(App[None]):
 
     async def _complete(self) -> None:
         await self.watch_screen.complete()
+        self.typeahead.begin()
         await self.desk.load_deliveries()
         await self._start_runtime()
 

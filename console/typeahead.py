@@ -16,6 +16,8 @@ from textual.message import Message
 from textual.widget import Widget
 
 Typed: TypeAlias = Key | Paste
+BUILD_SECONDS: Final = 3.0
+"""How long what is typed waits at most until everything that it could be meant for is there."""
 PATIENCE_SECONDS: Final = 1.0
 """How long something typed waits at most for what was typed before it."""
 
@@ -45,18 +47,25 @@ class Typeahead:
         self._app = app
         self._hand_on = hand_on
         self._waiting: deque[Typed] = deque()
-        self._under_way = False
+        self._under_way = True  # until `begin`
+        self._begun = False
         self._handed_on_at = 0.0
         self._opening = 0
         self._waits_for_opening = False
         self._is_impatient = False
+
+    def begin(self) -> None:
+        """Hand on what was typed so far, and from now on at once; a second time it does nothing."""
+        if not self._begun:
+            self._begun = True
+            self._app.call_later(self._next)
 
     async def take(self, typed: Typed) -> None:
         """Hand it on now, or after what was typed before it."""
         self._waiting.append(typed)
         if not self._under_way:
             await self._next()
-        elif len(self._waiting) == 1:
+        elif self._begun and len(self._waiting) == 1:
             self._app.set_timer(PATIENCE_SECONDS, self._go_on)
 
     def arrived(self, behind: Arrived) -> None:

@@ -102,21 +102,26 @@ def test_what_is_typed_before_the_runtime_has_started_waits_for_it(tmp_path: Pat
     subprocess.run(sending, env=environment(tmp_path), capture_output=True, check=True)
     os.mkfifo(config)  # who reads the configuration waits until it is written
     with Terminal([SWITCHBOARD, "--state", str(state), "--config", str(config)], environment(tmp_path)) as terminal:
+        terminal.press("isay early ")  # before there is anything to see
         terminal.wait_for("starting")
-        terminal.settle(0.2)
-        since = len(terminal.output)
-        terminal.press("isay early bird\r")
-        terminal.wait_for("early bird", since=since)
+        terminal.wait_for("esc back")
+        terminal.press("bird\r")
         terminal.settle(0.2)
         assert "reading only" not in terminal.text
         since = len(terminal.output)
         config.write_text("{}")
-        terminal.wait_for("early bird", since=since)
+        terminal.wait_for("accepted", since=since)
+        terminal.settle(0.2)
         terminal.press("\x1b")
         terminal.settle(0.2)
         terminal.press("q")
         assert terminal.wait_end() == 0
         assert "⊘" not in terminal.text
+    config.unlink()
+    told = subprocess.run(
+        [*sending[:-3], "history", "main"], env=environment(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert told.stdout.count("early bird") == 2, "the message and its reply"
 
 
 def test_the_window_changes_its_size_while_a_reply_streams(tmp_path: Path) -> None:
