@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from console.live.clean import clean_line
-from console.live.words import LOCAL, age
+from console.live.words import LOCAL, age, ago
 from core.model.connection import REACHED, Connection, ConnectionState
 
 Ink = Literal["accent", "good", "muted", "warning", "error"]
@@ -56,7 +56,7 @@ def state_words(connection: Connection, now: int) -> str:
         if connection.heard_at is not None and now - connection.heard_at > STALE_MS:
             return f"{word}, silent for {age(now - connection.heard_at)}"
         return f"{word} {latency(connection)}".rstrip()
-    since = f" {_ago(now - connection.heard_at)}" if connection.state == "lost" and connection.heard_at else ""
+    since = f" {ago(now - connection.heard_at)}" if connection.state == "lost" and connection.heard_at else ""
     return f"{word}{since}{_next_try(connection, now)}"
 
 
@@ -69,7 +69,7 @@ def data_age(connection: Connection, now: int) -> str:
     """Return how old what is shown of a gateway is: `data of 14s ago`; empty while it is current."""
     if connection.state in REACHED or connection.heard_at is None:
         return ""
-    return f"data of {_ago(now - connection.heard_at)}"
+    return f"data of {ago(now - connection.heard_at)}"
 
 
 def broken(connection: Connection, now: int) -> tuple[str, str] | None:
@@ -84,7 +84,7 @@ def broken(connection: Connection, now: int) -> tuple[str, str] | None:
         again = _next_try(connection, now).removeprefix(", ")
         next_ = f"Tried again by itself: {again}." if again else "Trying again by itself would not help; r tries."
         return detail or f"{name} refused the connection.", next_
-    heard = f"last heard {_ago(now - connection.heard_at)}" if connection.heard_at is not None else "never heard yet"
+    heard = f"last heard {ago(now - connection.heard_at)}" if connection.heard_at is not None else "never heard yet"
     again = _next_try(connection, now).removeprefix(", ") or "being tried now"
     return detail or f"{name} is not connected.", f"{name}: {heard}, {again}."
 
@@ -124,8 +124,3 @@ def _next_try(connection: Connection, now: int) -> str:
         return ""
     seconds = -(-(connection.retry_at - now) // 1000)
     return f", next try {age(seconds * 1000)}" if seconds > 1 else f", next try {max(seconds, 0)}s"
-
-
-def _ago(ms: int) -> str:
-    words = age(ms)
-    return "just now" if words == "now" else f"{words} ago"

@@ -21,6 +21,12 @@ def age(ms: int) -> str:
     return f"{seconds}s"
 
 
+def ago(ms: int) -> str:
+    """Return how long ago something was: `just now`, `12s ago`."""
+    words = age(ms)
+    return "just now" if words == "now" else f"{words} ago"
+
+
 def clock_span(ms: int) -> str:
     """Return a running time as `0:42` or `1:02:03`."""
     seconds = max(0, ms // 1000)

@@ -17,7 +17,7 @@ from console.live.deliveries import NEWEST
 from console.live.desk import Desk
 from console.live.dirty import Dirty
 from console.live.exchange_words import address_words
-from console.live.words import LOCAL, age
+from console.live.words import LOCAL, age, ago
 from console.operations import Doing
 from console.screens.confirm import Choice, Confirm
 from console.screens.page import BACK, HELP, Page, bindings
@@ -228,8 +228,7 @@ class DeliveriesScreen(Page):
         self.show_keys([("↵", "to the list"), ("esc", "all deliveries")] if self._filter.has_focus else ())
 
     def _ago(self, delivery: Delivery, then: int) -> str:
-        words = age(self.desk.now_ms(delivery.key) - then)
-        return words if words == "now" else f"{words} ago"
+        return ago(self.desk.now_ms(delivery.key) - then)
 
     def _tick(self) -> None:
         self.list.refresh()

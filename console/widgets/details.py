@@ -9,7 +9,7 @@ from textual.widget import Widget
 from console.live.desk import Desk
 from console.live.exchange_words import announce_state, state_words, turn_words
 from console.live.rows import Row
-from console.live.words import age, money, seconds_span, tokens
+from console.live.words import ago, money, seconds_span, tokens
 from console.widgets.ink import fit, inks_of, line
 from core.model.keys import split
 
@@ -71,7 +71,7 @@ class Details(Widget):
         lines.append(("model", session.model or session.used_model or "the agent's own", "text"))
         if session.thinking_level:
             lines.append(("thinking", session.thinking_level, "text"))
-        lines.append(("created", f"{age(now - session.created_at)} ago", "text"))
+        lines.append(("created", ago(now - session.created_at), "text"))
         if session.runtime_ms is not None:
             lines.append(("last run", f"{seconds_span(session.runtime_ms)}, {session.status or ''}", "text"))
         if session.spent_tokens:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.live.words import age, clock_span, key_name, money, seconds_span, session_name, size, tokens
+from console.live.words import age, ago, clock_span, key_name, money, seconds_span, session_name, size, tokens
 from tests.live.samples import any_text, make_session
 
 
@@ -22,6 +22,10 @@ from tests.live.samples import any_text, make_session
 )
 def test_age(ms: int, words: str) -> None:
     assert age(ms) == words
+
+
+def test_ago() -> None:
+    assert [ago(ms) for ms in (0, 1_999, 14_000)] == ["just now", "just now", "14s ago"]
 
 
 @pytest.mark.parametrize(("ms", "words"), [(-1, "0:00"), (42_900, "0:42"), (600_000, "10:00"), (3_723_000, "1:02:03")])
