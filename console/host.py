@@ -183,9 +183,8 @@ class Host:
             finally:
                 if run_all:
                     self._watch_configuration()
-        except BaseException:
-            self.expect_no_start()
-            raise
+        finally:
+            self.expect_no_start()  # it has begun by now, or will not
 
     async def watch(self) -> None:
         """Hear of what another process does, without ever taking its place."""
