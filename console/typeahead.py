@@ -53,20 +53,22 @@ class Typeahead:
         self._opening = 0
         self._waits_for_opening = False
         self._is_impatient = False
+        self._is_guarded = False
 
     def begin(self) -> None:
         """Hand on what was typed so far, and from now on at once; a second time it does nothing."""
         if not self._begun:
             self._begun = True
             self._app.call_later(self._next)
+            self._guard(PATIENCE_SECONDS)
 
     async def take(self, typed: Typed) -> None:
         """Hand it on now, or after what was typed before it."""
         self._waiting.append(typed)
         if not self._under_way:
             await self._next()
-        elif self._begun and len(self._waiting) == 1:
-            self._app.set_timer(PATIENCE_SECONDS, self._go_on)
+        elif self._begun:
+            self._guard(PATIENCE_SECONDS)
 
     def arrived(self, behind: Arrived) -> None:
         """Note that something has come to its end, with or without what the widget said of it."""
@@ -104,13 +106,18 @@ class Typeahead:
             if not target.post_message(Arrived(target)):
                 self._follow()
 
+    def _guard(self, seconds: float) -> None:
+        """Look after a while whether what waits still does."""
+        if not self._is_guarded:
+            self._is_guarded = True
+            self._app.set_timer(seconds, self._go_on)
+
     async def _go_on(self) -> None:
         """Hand on what waits although nothing came to its end: a widget that is gone tells nothing."""
-        if not self._waiting:
-            return
+        self._is_guarded = False
         rest = PATIENCE_SECONDS - (time.monotonic() - self._handed_on_at)
-        if rest > 0:
-            self._app.set_timer(rest, self._go_on)
-            return
-        self._is_impatient, self._waits_for_opening = self._opening > 0, False
-        await self._next()
+        if self._waiting and rest <= 0:
+            self._is_impatient, self._waits_for_opening = self._opening > 0, False
+            await self._next()
+        if self._waiting:
+            self._guard(max(rest, 0) or PATIENCE_SECONDS)

@@ -75,6 +75,16 @@ async def test_what_follows_a_dialog_that_was_closed_goes_on(fleet: Path) -> Non
         assert desk.app.screen is desk.screen
 
 
+async def test_keys_that_never_come_to_their_end_hold_up_nothing_for_long(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.typeahead.PATIENCE_SECONDS", 0.05)
+    async with console(fleet) as desk:
+        monkeypatch.setattr(desk.app.typeahead, "arrived", lambda behind: None)
+        type_at_once(desk, "i", "type:onward")
+        await desk.until(lambda: desk.composer.text == "onward")
+
+
 async def test_a_key_that_never_comes_to_its_end_holds_up_nothing_for_long(fleet: Path) -> None:
     async with console(fleet) as desk:
         desk.app.typeahead._under_way = True
