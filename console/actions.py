@@ -1,5 +1,5 @@
-"""Everything the operator can do on the watch screen, in one table: it makes the keys, the footer, the palette and the
-help, and the user's keymap changes it by id (DESIGN 8)."""
+"""Everything the operator can do, in one table for each screen: it makes the keys, the footer, the palette and the
+help, and the user's keymap changes it by id (console#keys)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ class State:
         reading: The transcript fills the screen, on a narrow one.
         wide: There is room for a second transcript.
         helpers_at_work: Sub-agents of the session, at any depth, that have runs that are not over.
+        makes: Name of the session that what is written makes, while there is none; empty once there is one.
+        writing: The key that begins to write.
     """
 
     pane: Pane
@@ -33,6 +35,8 @@ class State:
     reading: bool = False
     wide: bool = False
     helpers_at_work: int = 0
+    makes: str = ""
+    writing: str = "i"
 
 
 Enabled = Callable[[State], str | None]
@@ -75,7 +79,13 @@ class Action:
 
 
 def _session(state: State) -> str | None:
+    if state.row is None and state.makes:
+        return f"there is no session yet: {state.writing} writes to {state.makes}, which begins it"
     return None if state.row is not None else "there is no session here: press s to send a message to one"
+
+
+def _session_or_first(state: State) -> str | None:
+    return None if state.makes else _session(state)
 
 
 def _at_work(state: State) -> str | None:
@@ -98,8 +108,8 @@ BOTH: Final = LIST | TEXT
 ALL_PANES: Final[frozenset[Pane]] = frozenset({"list", "transcript", "spawns"})
 
 ACTIONS: Final[tuple[Action, ...]] = (
-    Action("open", "enter", "↵", "open", "Go into the transcript of the session", LIST, _session),
-    Action("write", "i", "i", "write", "Write a message to the session", BOTH, _session, "send"),
+    Action("open", "enter", "↵", "open", "Go into the transcript of the session", LIST, _session_or_first),
+    Action("write", "i", "i", "write", "Write a message to the session", BOTH, _session_or_first, "send"),
     Action("send", "s", "s", "send", "Send a message from one session to another", BOTH, needs="send"),
     Action("spawn", "n", "n", "spawn", "Start a sub-agent on a task", BOTH, needs="spawn"),
     Action("policy", "p", "p", "policy", "Send policy: inherit, allow, deny in turn", BOTH, _session, "policy"),
@@ -134,3 +144,36 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("help", "question_mark,f1", "?", "keys", "Show the keys that work here", ALL_PANES),
     Action("quit", "q,ctrl+q,ctrl+c", "q", "quit", "Leave the console"),
 )
+
+BACK: Final = Action("back", "escape", "esc", "back", "Go back to the sessions")
+HELP: Final = Action("help", "question_mark,f1", "?", "keys", "Show the keys that work here")
+
+DELIVERIES: Final[tuple[Action, ...]] = (
+    Action("open", "enter", "↵", "session", "Go to the session of the delivery"),
+    Action("retry", "r", "r", "retry", "Send it again; asks first when it may have arrived"),
+    Action("drop", "x", "x", "drop", "Give it up; asks first when it may have arrived"),
+    Action("filter", "slash", "/", "filter", "Narrow to some words of state, session, address, reason or text"),
+    BACK,
+    HELP,
+)
+RULES: Final[tuple[Action, ...]] = (
+    Action("open", "enter", "↵", "session", "Look at the session of the line, then go to it"),
+    Action("policy", "p", "p", "policy", "Send policy of the session: inherit, allow, deny in turn"),
+    Action("filter", "slash", "/", "what if", "Take a session, or try any key: also one that has none yet"),
+    Action("previous-session", "left_square_bracket", "[", "previous", "Look at the previous session"),
+    Action("next-session", "right_square_bracket", "]", "next", "Look at the next session"),
+    Action("next-pane", "tab", "tab", "column", "Go to the next column"),
+    BACK,
+    HELP,
+)
+GATEWAYS: Final[tuple[Action, ...]] = (
+    Action("only", "enter", "↵", "this alone", "Show the sessions of this gateway alone; the others stay connected"),
+    Action("toggle", "space", "space", "in list", "Add its sessions to the list, or take them out"),
+    Action("retry", "r", "r", "try now", "Try to connect now instead of later"),
+    Action("disconnect", "d", "d", "disconnect", "Take it out of the list and end the connection"),
+    BACK,
+    HELP,
+)
+
+TABLES: Final = (ACTIONS, DELIVERIES, RULES, GATEWAYS)
+"""What can be done on each screen; what has the same id on several of them has the operator's own key on all."""

@@ -5,24 +5,52 @@ import contextlib
 import importlib
 import logging
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from core.config.paths import Places
 from core.runtime.gateway import Runtime
 
 if TYPE_CHECKING:
+    from console.service import Company
     from core.server.local import Listener
 
+AGAIN_SECONDS: Final = 1.0
+"""Between two tries to begin."""
 _log = logging.getLogger("switchboard.console")
 
 
-async def answer(runtime: Runtime, places: Places, wait: float) -> "Listener | None":
-    """Answer on the socket of a state directory that this process owns; None when there can be none.
+async def answer(runtime: Runtime, places: Places, wait: float, company: "Company | None" = None) -> "Listener":
+    """Answer on the socket of a state directory that this process owns, as soon as that can be.
 
     Args:
         wait: Seconds before it begins, so that a command that is soon done does without.
+        company: Who is connected by other ways.
     """
     await asyncio.sleep(wait)
+    told = ""
+    while True:
+        try:
+            listener = await _answer(runtime, places, company)
+        except OSError as error:  # until then the others read only, as they would with an older owner
+            reason = error.strerror or str(error)
+            if reason != told:
+                _log.warning("other windows cannot be answered yet: %s", reason)
+            told = reason
+            runtime.minding.cannot_answer(
+                f"other windows on {places.state} cannot be answered: {reason}; tried each second"
+            )
+        else:
+            runtime.minding.cannot_answer("")
+            return listener
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _answer(runtime: Runtime, places: Places, company: "Company | None") -> "Listener":
+    """Begin to answer.
+
+    Raises:
+        OSError: That cannot be done now: there are no descriptors left, or the disk is full.
+    """
     await asyncio.to_thread(_load)  # 150 ms of imports
     from console.service import server_context
     from core.server.auth import Auth, Sites
@@ -30,20 +58,14 @@ async def answer(runtime: Runtime, places: Places, wait: float) -> "Listener | N
 
     nobody_has_it = secrets.token_hex()  # whoever reaches the socket is not asked for a token
     auth = Auth(nobody_has_it, None, runtime.store.clock)
-    try:
-        return await listen(server_context(runtime, places, auth, Sites()), places.state)
-    except OSError as error:  # the others then read only, as they would with an older owner
-        _log.warning("other windows cannot be answered: %s", error.strerror or error)
-        return None
+    return await listen(server_context(runtime, places, auth, Sites(), company=company), places.state)
 
 
-async def stop(answering: "asyncio.Task[Listener | None]") -> None:
+async def stop(answering: "asyncio.Task[Listener]") -> None:
     """Stop answering; while the directory is still owned."""
     answering.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        listener = await answering
-        if listener is not None:
-            await listener.close()
+        await (await answering).close()
 
 
 def _load() -> None:

@@ -1,5 +1,6 @@
 """The console: one Textual app around a desk."""
 
+import asyncio
 import contextlib
 import gc
 import locale
@@ -9,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -21,7 +23,7 @@ from textual.screen import Screen
 from console.alarm import Alarm
 from console.live.desk import Desk
 from console.live.gateways import Gateways
-from console.live.memory import Memory
+from console.live.memory import Memory, Taken
 from console.operations import Operations
 from console.screens.page import Page
 from console.screens.too_small import TooSmall
@@ -73,6 +75,7 @@ class SwitchboardApp(App[None]):
         self.monotonic = time.monotonic
         self.glyphs: dict[Look, str] = GLYPHS if _draws_unicode() else ASCII_GLYPHS
         self._scene = scene
+        self.own_keys: dict[str, str] = {}
         self._alarm = Alarm()
         self._wall = Wall()
         self.typeahead = Typeahead(self, super().on_event)
@@ -87,6 +90,11 @@ class SwitchboardApp(App[None]):
         self.set_reactive(App.theme, DEFAULT_THEME)  # setting it would read every style a second time
         self.stylesheet.set_variables(self.get_css_variables())
         self.watch_screen = WatchScreen(self.desk, shutil.get_terminal_size().columns)
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether a scene plays by itself, for somebody who looks on."""
+        return self._scene is not None
 
     @property
     def connection_signs(self) -> "dict[ConnectionState, str]":
@@ -134,8 +142,27 @@ class SwitchboardApp(App[None]):
         """Go on with what was typed next."""
         self.typeahead.arrived(behind)
 
+    def on_key(self, event: Key) -> None:
+        """Say of a letter that means nothing where it was typed where one can write."""
+        if event.is_printable and event.key not in self.screen.active_bindings:
+            self._say_unused(event.character or event.key)
+
+    def on_paste(self) -> None:
+        """Say of what was pasted where nobody takes it where one can write."""
+        if not hasattr(self.focused, "insert"):
+            self._say_unused("what is pasted")
+
+    def _say_unused(self, what: str) -> None:
+        screen = self.screen
+        if isinstance(screen, WatchScreen):
+            to = screen.row.name if screen.row is not None else self.desk.name_of(screen.draft_key)
+            keys = f"{screen.key_of('write')} writes to {to}, {screen.key_of('help')} shows the keys"
+            screen.say(f"{what} does nothing here: {keys}", "warning")
+        elif isinstance(screen, Page):
+            screen.say(f"{what} does nothing here: {self.watch_screen.key_of('help')} shows the keys", "warning")
+
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Let no cursor blink (LOOK 8)."""
+        """Let no cursor blink (console#stillness)."""
         widget: Any = event.widget  # the classes with a cursor of their own take too long to import
         if hasattr(widget, "cursor_blink"):
             widget.cursor_blink = False
@@ -204,7 +231,7 @@ class SwitchboardApp(App[None]):
         chosen = check(settings.console)
         self.theme = chosen.theme
         self.set_keymap(chosen.keymap)
-        self.watch_screen.actions = chosen.actions
+        self.watch_screen.actions, self.own_keys = chosen.actions, chosen.shown
         self._alarm.on = settings.console.bell
         if chosen.problems:
             first, *others = chosen.problems
@@ -334,11 +361,20 @@ class SwitchboardApp(App[None]):
     def remember_soon(self) -> None:
         """Write drafts down once the operator pauses."""
         if self._remember_timer is None:
-            self._remember_timer = self.set_timer(REMEMBER_SECONDS, self.remember)
+            self._remember_timer = self.set_timer(REMEMBER_SECONDS, self._remember_aside)
+
+    def _remember_aside(self) -> None:
+        """Write it down where a slow disk holds nobody up."""
+        self._remember_timer = None
+        memory = self.desk.memory
+        memory.seen = self.desk.unseen()
+        self.run_worker(partial(self._write_down, memory.take()), group="remember")
+
+    async def _write_down(self, taken: Taken) -> None:
+        await asyncio.to_thread(self.desk.memory.write, taken)
 
     def remember(self) -> None:
-        """Write drafts and what was seen down now."""
-        self._remember_timer = None
+        """Write drafts and what was seen down now; at the end, when nothing is drawn any more."""
         self.desk.memory.seen = self.desk.unseen()
         self.desk.memory.save()
 

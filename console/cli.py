@@ -1,15 +1,17 @@
-"""The command line as it is spelled (DESIGN 9): what may be said, and who does it.
+"""The command line as it is spelled (architecture#command-line): what may be said, and who does it.
 
 Nothing heavy is imported before it is known what is asked for: `--help` needs neither Textual nor HTTP.
 """
 
 import argparse
+import errno
 import gc
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from core.model.errors import Invalid, SwitchboardError
+from core.model.errors import Invalid, SwitchboardError, Unavailable
 from core.model.keys import KINDS, quoted
 
 EPILOG: Final = """\
@@ -82,6 +84,18 @@ def run(arguments: Sequence[str]) -> int:
         return run_command(options)
     except SwitchboardError as error:
         return _refuse(error, as_json=options.json)
+    except (OSError, ImportError) as error:
+        if not _is_of_too_many_files(error):
+            raise
+        sentence = "too many files are open to go on: allow more of them (`ulimit -n 1024`)"
+        return _refuse(Unavailable(sentence), as_json=options.json)
+
+
+def _is_of_too_many_files(error: OSError | ImportError) -> bool:
+    """Whether this process may open no more files: of a library, only the words of the system tell it."""
+    if isinstance(error, OSError):
+        return error.errno in {errno.EMFILE, errno.ENFILE}
+    return os.strerror(errno.EMFILE) in str(error)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -143,13 +157,15 @@ def _parser() -> _Parser:
     policy.add_argument("word", metavar="on|off|inherit", nargs="?", type=_one_of("on", "off", "inherit"))
     abort = add("abort", "stop what a session is at work on")
     abort.add_argument("key", metavar="KEY")
-    search = add("search", "search all transcripts")
+    search = add("search", "search all transcripts, or one")
     search.add_argument("text", metavar="TEXT", nargs="+")
+    search.add_argument("--in", dest="inside", metavar="KEY", help="only this session, on any gateway")
     search.add_argument("--limit", type=_positive, default=20, metavar="N")
     export = add("export", "print a whole transcript as markdown, or with --json as it is stored")
     export.add_argument("key", metavar="KEY")
     brought = add("import", "bring the sessions of an OpenClaw state directory in, or what is new of them")
     brought.add_argument("directory", type=_place, metavar="DIR", help="such as ~/.openclaw; nothing in it is changed")
+    _add_operators(add)
     _add_serve(add("serve", "serve the sessions to consoles and clients elsewhere, over HTTP and WebSocket"))
     served = add("mcp", "serve the session tools to a client of the Model Context Protocol, over stdin and stdout")
     served.add_argument("--as", dest="caller", metavar="KEY", help="act as this session, with its rights and no others")
@@ -200,6 +216,21 @@ def _add_spawn(command: argparse.ArgumentParser) -> None:
         "--attach", metavar="FILE", action="append", default=[], help="a file for the sub-agent; may be repeated"
     )
     command.add_argument("--detach", action="store_true", help="do not stay until the work is done")
+
+
+def _add_operators(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add what looks after a state directory."""
+    saved = add("backup", "write the state directory into one file, while others work on it")
+    saved.add_argument("file", type=_place, metavar="FILE", help="a file that does not exist yet, such as monday.tar")
+    restored = add("restore", "make the state directory what a backup holds")
+    restored.add_argument("file", type=_place, metavar="FILE", help="what `switchboard backup` wrote")
+    restored.add_argument("--force", action="store_true", help="replace one that is not empty; it is kept beside it")
+    checked = add("check", "look whether everything that is stored fits together, and say what can be mended")
+    checked.add_argument("--mend", action="store_true", help="mend what can be mended")
+    devices = add("devices", "list the devices that are paired with this gateway, or revoke them")
+    devices.add_argument("action", metavar="list|revoke", nargs="?", default="list", type=_one_of("list", "revoke"))
+    devices.add_argument("device", metavar="ID", nargs="?", help="the device to revoke, or the first letters of its id")
+    devices.add_argument("--all", action="store_true", help="revoke them all")
 
 
 def _add_connect(command: argparse.ArgumentParser) -> None:

@@ -2,7 +2,6 @@
 anybody can make. It ends with the console and leaves nothing behind."""
 
 import asyncio
-import json
 import tempfile
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any, Final
 from console.host import Host
 from core.config.paths import Places
 from core.gateway import Gateway
+from core.model import json_codec
 from core.model.access import Operator
 from core.model.errors import SwitchboardError
 
@@ -85,7 +85,7 @@ def open_demo(pace: float | None = None) -> Generator[Demo]:
     with tempfile.TemporaryDirectory(prefix="switchboard-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         config = folder / "config.json5"
-        config.write_text(json.dumps(CONFIG), encoding="utf-8")
+        config.write_text(json_codec.encode(CONFIG), encoding="utf-8")
         places = Places(folder / "state", config, "demo", "demo", config_required=True)
         yield Demo(Host(places, pace=pace), play)
 

@@ -1,51 +1,27 @@
 """`switchboard doctor`: what was found, where each value came from, and what to do about what is wrong."""
 
-import contextlib
 import os
 import platform
 import re
-import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from importlib.metadata import version
-from typing import Final, Literal
+from importlib.metadata import metadata, version
+from typing import Final
 
+from console.doctor_state import Finding, Verdict, examine_access, examine_state
 from console.live.clean import clean_line
-from console.live.words import counted
-from console.log import LOG_NAME
 from console.output import LONGEST_SENTENCE, draws_unicode, print_json, write_line
 from console.preferences import check
 from core.config.gateways import LOCAL, shown_url
 from core.config.load import load
 from core.config.paths import Places
 from core.config.settings import NO_MODEL_HINT, Settings
-from core.model.access import ALL
-from core.model.clock import SystemClock
 from core.model.errors import SwitchboardError
-from core.model.sessions import SessionQuery
-from core.store import sessions
-from core.store.database import MIGRATIONS, Store, explained
-from core.store.lock import current_owner
+from core.store.schema import MIGRATIONS
 
-Verdict = Literal["ok", "note", "wrong"]
 SIGNS: Final[Mapping[Verdict, str]] = {"ok": "✓", "note": "!", "wrong": "×"}
 ASCII_SIGNS: Final[Mapping[Verdict, str]] = {"ok": "+", "note": "!", "wrong": "x"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        advice: What to do; empty when nothing needs doing.
-    """
-
-    topic: str
-    verdict: Verdict
-    words: str
-    advice: str = ""
 
 
 def examine(places: Places, gateways: str | None, *, as_json: bool) -> int:
@@ -55,7 +31,7 @@ def examine(places: Places, gateways: str | None, *, as_json: bool) -> int:
         gateways: Those to look at as well, as `--gateway` names them.
     """
     reached = _gateways(places, gateways) if gateways is not None else ()
-    findings = [*_program(), *_configuration(places), *_state(places), *reached, *_terminal()]
+    findings = [*_program(), *_configuration(places), *examine_state(places), *reached, *_terminal()]
     wrong = any(finding.verdict == "wrong" for finding in findings)
     if as_json:
         rows = [{"topic": f.topic, "verdict": f.verdict, "found": f.words, "advice": f.advice} for f in findings]
@@ -78,6 +54,10 @@ def _program() -> Iterator[Finding]:
     libraries = f"Python {platform.python_version()}, Textual {version('textual')}, SQLite {sqlite3.sqlite_version}"
     old = sqlite3.sqlite_version_info < (3, 40)
     yield Finding("libraries", "wrong" if old else "ok", libraries, "SQLite 3.40 or newer is needed" if old else "")
+    tested = [line.rpartition(" ")[2] for line in metadata("switchboard-console").get_all("Classifier") or ()]
+    if tested and "{}.{}".format(*sys.version_info) not in tested:
+        words = f"Python {platform.python_version()} was never tested with it"
+        yield Finding("libraries", "note", words, f"use one of {', '.join(each for each in tested if '.' in each)}")
 
 
 def _configuration(places: Places) -> Iterator[Finding]:
@@ -100,6 +80,7 @@ def _configuration(places: Places) -> Iterator[Finding]:
     policy = settings.rules.send_policy
     yield Finding("send policy", "ok", f"{len(policy.rules)} rules, default {policy.default}")
     yield Finding("visibility", "ok", settings.rules.visibility.visibility)
+    yield from examine_access(places, settings)
 
 
 def _models(settings: Settings) -> Iterator[Finding]:
@@ -121,35 +102,6 @@ def _models(settings: Settings) -> Iterator[Finding]:
 def _without_password(address: str) -> str:
     """Return an address without what may be secret in it: a user's password, a query."""
     return re.sub(r"//[^/\s]*@", "//…@", address).partition("?")[0]
-
-
-def _state(places: Places) -> Iterator[Finding]:
-    try:
-        with contextlib.closing(Store.open(places.state, SystemClock())) as store, explained(places.state):
-            count = len(sessions.select(store.db, SessionQuery(archived=None), ALL).sessions)
-            damage = str(store.db.execute("PRAGMA quick_check(1)").fetchone()[0])
-    except SwitchboardError as error:
-        yield Finding("state", "wrong", error.message)
-        return
-    yield Finding("state", "ok", f"{places.state} ({places.state_origin}): {counted(count, 'session')}")
-    if damage != "ok":
-        yield Finding(
-            "", "wrong", f"the database is damaged: {damage}", "restore a copy, or move it away to start anew"
-        )
-    mode = places.state.stat().st_mode & 0o077
-    if mode:
-        yield Finding("state", "note", "others can look into the state directory", f"chmod 700 {places.state}")
-    free = shutil.disk_usage(places.state).free
-    low = free < 100_000_000
-    yield Finding("disk", "wrong" if low else "ok", f"{free // 1_000_000:,} MB free", "free some space" if low else "")
-    log = places.state / LOG_NAME
-    yield Finding(
-        "log",
-        "note" if log.exists() else "ok",
-        f"{log}: {'see what it says' if log.exists() else 'nothing unexpected so far'}",
-    )
-    owner = current_owner(places.state)
-    yield Finding("owner", "ok", owner.words if owner is not None else "nobody; the next console runs what is queued")
 
 
 def _gateways(places: Places, gateways: str) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from core.model.access import ALL
 from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged, Gap, MessageAppended, Reloaded, SessionChanged, SessionGone
 from core.model.messages import Message
-from core.model.sessions import Session
+from core.model.paging import forwards
+from core.model.sessions import HistoryPage, Session
 
 if TYPE_CHECKING:
     from console.oneshot import OneShot
@@ -63,10 +64,12 @@ class _Follower:
         """Print what is stored and was not told of, up to a `seq`, or all of it."""
         if last is None:
             last = (await self._gateway.get_session(self._key, ALL)).last_seq
-        while self._last < last:
-            upto = min(self._last + PAGE, last)
-            page = await self._gateway.history(self._key, ALL, limit=upto - self._last, before=upto + 1)
-            for message in page.messages:
+
+        async def read(limit: int, before: int) -> HistoryPage:
+            return await self._gateway.history(self._key, ALL, limit=limit, before=before)
+
+        async for messages, upto in forwards(read, self._last, last, PAGE):
+            for message in messages:
                 if message.seq > self._last:
                     self._print(message)
             self._last = max(self._last, upto)  # what a reset took away is not waited for

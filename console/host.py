@@ -1,7 +1,7 @@
 """What a console or a command works on: the bundled runtime, gateways elsewhere, or several of them at once.
 
 The bundled runtime is opened at once, configured and started later. One process owns its state directory; every other
-one asks the owner, and takes its place when it leaves (DESIGN 5).
+one asks the owner, and takes its place when it leaves (architecture#ownership).
 """
 
 import asyncio
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from console.log import Log
     from console.profiles import Profiles, RemoteGateway
+    from console.service import Company
     from core.agents.choose import AgentBackends
     from core.channels import Channels
     from core.config.settings import Settings
@@ -53,6 +54,7 @@ class Host:
         pace: As given.
         runtime: The bundled runtime.
         hint: One line for a start without a model; empty otherwise.
+        company: Who is connected, when more than the socket is answered; to be set before `start`.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Host:
         self.places = places
         self.runtime = Runtime.open(places.state, clock)
         self.hint = ""
+        self.company: Company | None = None
         self.pace = pace
         self._channels = channels
         self._backends: AgentBackends | None = None
@@ -74,7 +77,7 @@ class Host:
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._owner: NativeGateway | None = None
-        self._answering: asyncio.Task[Listener | None] | None = None
+        self._answering: asyncio.Task[Listener] | None = None
         self._log: Log | None = None
         self._role: _Role | None = None
 
@@ -186,6 +189,11 @@ class Host:
         finally:
             self.expect_no_start()  # it has begun by now, or will not
 
+    async def answered(self) -> None:
+        """Wait until other processes of this machine are answered here, or until the log says why they are not."""
+        if self._answering is not None:
+            await asyncio.wait((self._answering,))
+
     async def watch(self) -> None:
         """Hear of what another process does, without ever taking its place."""
         settings = self.configured or await self.settings()
@@ -255,7 +263,9 @@ class Host:
         self._log = log
         if role.run_own:
             wait = 0.0 if role.run_all else BRIEF_SECONDS
-            self._answering = asyncio.create_task(answer(self.runtime, self.places, wait), name="answering")
+            self._answering = asyncio.create_task(
+                answer(self.runtime, self.places, wait, self.company), name="answering"
+            )
 
     async def _owner_who_answers(self) -> "NativeGateway | None":
         """Return the port of the process that owns the state directory; None when it does not answer."""

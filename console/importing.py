@@ -12,12 +12,10 @@ from console.live.clean import clean_line
 from console.oneshot import Stop
 from console.output import LONGEST_SENTENCE, print_error, print_json, print_progress, write_line
 from core.config.load import load
-from core.config.paths import Places
+from core.config.paths import Places, absolute
 from core.imports.importer import Progress, import_directory
 from core.imports.report import Report
 from core.model.clock import SystemClock
-from core.model.errors import Invalid
-from core.model.keys import quoted
 from core.store import sessions
 from core.store.database import Store
 from core.store.lock import OwnerLock
@@ -42,8 +40,8 @@ async def _run(options: argparse.Namespace, places: Places) -> int:
     with _owned(places) as store:
         telling = asyncio.create_task(_tell(progress))
         try:
-            global_scope = settings.rules.global_scope
-            report = await import_directory(store, _absolute(options.directory), progress, global_scope=global_scope)
+            directory = absolute(Path(options.directory))
+            report = await import_directory(store, directory, progress, global_agent=settings.rules.global_agent)
         except asyncio.CancelledError:
             sentence = (
                 f"stopped by {signal.Signals(stop.number).name} after {progress.sessions} of {progress.total} sessions;"
@@ -69,24 +67,14 @@ def _owned(places: Places) -> Generator[Store]:
     """Take the state directory over for writing, without running any work that waits in it."""
     clock = SystemClock()
     store = Store.open(places.state, clock)
-    try:
+    with contextlib.closing(store):
         lock = OwnerLock.acquire(places.state, "import", clock.now_ms())
         try:
             store.start_writer(sessions.finish)
             yield store
         finally:
-            store.close()
+            store.close()  # before the lock is given up
             lock.release()
-    except BaseException:
-        store.close()
-        raise
-
-
-def _absolute(text: str) -> Path:
-    try:
-        return Path(text).expanduser().absolute()
-    except (RuntimeError, OSError):  # no such user; the working directory was removed
-        raise Invalid(f"nobody knows where {quoted(text)} is: give a path that starts with /") from None
 
 
 async def _tell(progress: Progress) -> None:

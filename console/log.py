@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final
 
 from console.live.clean import clean_line
+from core.files import open_private
 
 LOG_NAME: Final = "switchboard.log"
 MAX_BYTES: Final = 1_000_000
@@ -50,8 +51,8 @@ class _File(RotatingFileHandler):
         self.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s[%(process)d] %(message)s"))
 
     def _open(self) -> TextIOWrapper:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.fdopen(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8", errors="backslashreplace")
+        descriptor = open_private(Path(self.baseFilename), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging calls
         """Do without a line that cannot be written: the disk is full, and that is told elsewhere."""
@@ -75,7 +76,10 @@ class _Lines(logging.Formatter):
         parts: list[str] = []
         error = ei[1]
         while error is not None and len(parts) < 10:
-            frames = "".join(traceback.format_tb(error.__traceback__))
+            walked = traceback.walk_tb(error.__traceback__)
+            # Of a frame only its place: the source beside it may hold, or be, words of a session.
+            stack = traceback.StackSummary.extract(walked, lookup_lines=False)
+            frames = "".join(f'  File "{each.filename}", line {each.lineno}, in {each.name}\n' for each in stack)
             parts.append(f"{frames}{type(error).__module__}.{type(error).__qualname__}")
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         return "\ncaused by:\n".join(parts)

@@ -1,4 +1,5 @@
-"""The commands that do one thing and leave (DESIGN 9). Each works on the same tools as agents and the console."""
+"""The commands that do one thing and leave (architecture#command-line). Each works on the same tools as agents and the
+console."""
 
 import argparse
 import asyncio
@@ -11,17 +12,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from console.live.clean import clean, clean_line
-from console.live.words import age, counted, money, tokens
+from console.live.words import age, counted, tokens
 from console.output import print_error, print_json, print_table, print_text, write_line
 from console.remote_host import AnyHost, check_is_one, open_host
 from core.config.paths import Places, find_places
 from core.model.access import ALL, OPERATOR, Operator, SessionCaller
 from core.model.errors import Conflict, Invalid, Unavailable
 from core.model.keys import shown
+from core.model.money import dollars
 from core.model.sessions import Session, SessionPatch
 from core.runtime.commands import POLICY_WORDS
 from core.tools.dispatch import dispatch
-from core.tools.target import canonical
+from core.tools.target import canonical, policy_subject
 
 if TYPE_CHECKING:
     from core.gateway import Gateway
@@ -48,6 +50,18 @@ def run_command(options: argparse.Namespace) -> int:
         from console.connecting import run_connect, run_gateways
 
         return (run_connect if options.command == "connect" else run_gateways)(options, places)
+    if options.command in {"backup", "restore"}:
+        from console.backup import run_backup, run_restore
+
+        return (run_backup if options.command == "backup" else run_restore)(options, places)
+    if options.command == "check":
+        from console.check import run_check
+
+        return run_check(options, places)
+    if options.command == "devices":
+        from console.devices import run_devices
+
+        return run_devices(options, places)
     if options.command == "import":
         from console.importing import run_import
 
@@ -142,7 +156,7 @@ class OneShot:
 
     def shown(self, key: str) -> str:
         """Return a key as the list shows it, harmless."""
-        return clean_line(shown(key, self.gateway.rules.agent_of(OPERATOR)))
+        return clean_line(shown(key, self.gateway.rules.whose_main(OPERATOR)))
 
     async def find(self, key: str) -> Session:
         """Return the session that a KEY means."""
@@ -179,7 +193,7 @@ async def _list(shot: OneShot, options: argparse.Namespace) -> int:
             row.get("status", "idle"),
             age(now - row["updatedAt"]),
             tokens(row["totalTokens"]) if "totalTokens" in row else "",
-            money(row["estimatedCostUsd"]) if "estimatedCostUsd" in row else "",
+            dollars(row["estimatedCostUsd"]) if "estimatedCostUsd" in row else "",
             row.get("sendPolicy", ""),
         ]
         for row in result["sessions"]
@@ -204,17 +218,22 @@ async def _history(shot: OneShot, options: argparse.Namespace) -> int:
 
 
 async def _policy(shot: OneShot, options: argparse.Namespace) -> int:
-    session = await shot.find(options.key)
+    session = await policy_subject(shot.gateway, options.key)
     if options.word is not None:
         await shot.work()
         patch = SessionPatch({"sendPolicy": POLICY_WORDS[options.word]})
-        session = await shot.gateway.patch(session.session_id, patch, OPERATOR)
+        session = await shot.gateway.patch(session.session_id or session.key, patch, OPERATOR)
     decision, override = shot.gateway.policy_of(session), session.send_policy or "inherit"
     result: dict[str, Any] = {"key": session.key, "override": override}
+    if not session.session_id:
+        result["waiting"] = session.send_policy is not None
     if decision is not None:
         result |= {"effective": decision.effective, "decidedBy": list(decision.decided_by)}
     if not shot.answer(result):
         told = f"{decision.effective} by {decision.reason}" if decision is not None else f"override {override}"
+        if not session.session_id:
+            waits = ", which waits for it" if session.send_policy is not None else ""
+            told += f"{waits} (there is no such session yet)"
         write_line(f"{shot.shown(session.key)}: {told}")
     return 0
 
@@ -233,7 +252,7 @@ async def _search(shot: OneShot, options: argparse.Namespace) -> int:
     text = " ".join(options.text).strip()
     if not text:
         raise Invalid("there is nothing to search for: give a word")
-    result = await shot.call("sessions_search", {"query": text, "limit": options.limit})
+    result = await shot.call("sessions_search", {"query": text, "limit": options.limit, "sessionKey": options.inside})
     if shot.answer(result):
         return 0
     now = shot.gateway.now_ms()
@@ -243,7 +262,9 @@ async def _search(shot: OneShot, options: argparse.Namespace) -> int:
     if rows:
         print_table(("KEY", "SEQ", "AGE", "WORDS"), rows, right=frozenset({1, 2}))
     else:
-        write_line("no match")
+        write_line("no match" + (" where it was looked" if result.get("unsearched") else ""))
+    for each in result.get("unsearched", ()):
+        write_line(clean_line(f"not searched: {each['place']}: {each['reason']}", LONGEST_CALL))
     return 0
 
 
@@ -270,7 +291,10 @@ async def _export(shot: OneShot, options: argparse.Namespace) -> int:
 
 async def _mcp(shot: OneShot, options: argparse.Namespace) -> int:
     serve = await asyncio.to_thread(_load_mcp)
-    caller = SessionCaller((await shot.find(options.caller)).key) if options.caller else OPERATOR
+    caller: Caller = OPERATOR
+    if options.caller:
+        session = await shot.find(options.caller)
+        caller = SessionCaller(session.key, agent_id=session.agent_id)
     try:
         await shot.host.start("mcp")
     except Conflict as error:

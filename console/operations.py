@@ -4,8 +4,8 @@ Every change names the session id it was shown for, so that a list that moved, o
 it hit another.
 """
 
+import asyncio
 import json
-import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from console.live.clean import clean_line
 from console.live.desk import Desk
 from console.live.exchange_words import address_words
 from console.live.words import counted, session_name
+from core.files import create_file
 from core.model.access import ALL, OPERATOR
 from core.model.errors import SwitchboardError
 from core.model.exchanges import Delivery
@@ -93,12 +94,13 @@ class Operations:
         return await _said(lambda: self._desk.call("sessions_spawn", arguments, requester), told)
 
     async def next_policy(self, session: Session) -> Outcome:
-        """Turn the send policy on: inherit, allow, deny, inherit."""
+        """Turn the send policy on: inherit, allow, deny, inherit; also of a session that is yet to be (`absent`)."""
         override = NEXT_OVERRIDE[session.send_policy]
 
         def told(changed: Session) -> Outcome:
             decision = self._desk.gateway.policy_of(changed)
-            said = f"{self._name(session)}: {override or 'inherit'}"
+            waits = ", which waits for its session" if override is not None and not changed.session_id else ""
+            said = f"{self._name(session)}: {override or 'inherit'}{waits}"
             if decision is None:
                 return Outcome(said)
             tone: Tone = "good" if decision.allowed else "warning"
@@ -154,9 +156,8 @@ class Operations:
         async def write() -> Path:
             path = folder / export_name(session)
             text = "".join([export_text(message) async for message in self._all(session)])
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-                file.write(f"# {self._name(session)}\n\n`{session.key}` · {split(session.session_id)[1]}\n\n{text}")
+            head = f"# {self._name(session)}\n\n`{session.key}` · {split(session.session_id)[1]}\n\n"
+            await asyncio.to_thread(create_file, path, f"{head}{text}".encode("utf-8", "replace"))
             return path
 
         return await _said(write, lambda path: Outcome(f"written to {path}"))
@@ -176,7 +177,7 @@ class Operations:
                 yield message
 
     async def _patch(self, session: Session, fields: dict[str, str | None]) -> Session:
-        return await self._desk.gateway.patch(session.session_id, SessionPatch(fields), OPERATOR)
+        return await self._desk.gateway.patch(session.session_id or session.key, SessionPatch(fields), OPERATOR)
 
     def _sent(self, result: dict[str, Any]) -> Outcome:
         match result["status"]:

@@ -10,7 +10,7 @@ from typing import Final
 from textual.keys import Keys, format_key, key_to_character
 from textual.theme import BUILTIN_THEMES
 
-from console.actions import ACTIONS, Action
+from console.actions import ACTIONS, TABLES, Action
 from console.themes import DEFAULT_THEME, THEMES
 from core.config.settings import ConsoleSettings
 from core.model.keys import quoted
@@ -28,13 +28,15 @@ class Preferences:
     """What the console uses.
 
     Attributes:
-        actions: The table of actions with the operator's keys in it.
+        actions: The table of actions of the watch screen with the operator's keys in it.
+        shown: How the footer writes those keys, by the id of the action, on every screen.
         keymap: The same keys for Textual, by the id of the action.
         problems: One sentence for everything that could not be meant.
     """
 
     theme: str = DEFAULT_THEME
     actions: tuple[Action, ...] = ACTIONS
+    shown: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     keymap: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     problems: tuple[str, ...] = ()
 
@@ -51,13 +53,17 @@ def check(settings: ConsoleSettings) -> Preferences:
     while wrong := {action_id: said for action_id in keymap if (said := _problem(action_id, keymap)) is not None}:
         problems += [f"console.keymap.{said}" for said in wrong.values()]
         keymap = {action_id: keys for action_id, keys in keymap.items() if action_id not in wrong}
-    actions = tuple(_with_keys(action, keymap.get(action.id)) for action in ACTIONS)
-    return Preferences(theme, actions, keymap, tuple(problems))
+    shown = {action_id: " ".join(_shown(key) for key in _split(keys)) for action_id, keys in keymap.items()}
+    actions = tuple(
+        dataclasses.replace(action, keys=keymap[action.id], shown=shown[action.id]) if action.id in keymap else action
+        for action in ACTIONS
+    )
+    return Preferences(theme, actions, shown, keymap, tuple(problems))
 
 
 def _problem(action_id: str, keymap: dict[str, str]) -> str | None:
     """Say why an action cannot have the keys it is given, None when it can."""
-    ids = [action.id for action in ACTIONS]
+    ids = list(dict.fromkeys(action.id for table in TABLES for action in table))
     if action_id not in ids:
         return f"{quoted(action_id)[1:-1]} is no action{_nearest(action_id, ids)}"
     given = _split(keymap[action_id])
@@ -68,10 +74,16 @@ def _problem(action_id: str, keymap: dict[str, str]) -> str | None:
             return f'{action_id} is {quoted(key)}, which is no key: write "s", "ctrl+s", "f5", "slash"'
         if key in _MOVING:
             return f"{action_id} is {quoted(key)}, which moves inside the panes: take another key"
-        for action in ACTIONS:
-            if action.id != action_id and key in _split(keymap.get(action.id, action.keys)):
-                return f"{action_id} is {quoted(key)}, which {action.id} has: give one of them another key"
+        for other in _beside(action_id):
+            if key in _split(keymap.get(other.id, other.keys)):
+                return f"{action_id} is {quoted(key)}, which {other.id} has: give one of them another key"
     return None
+
+
+def _beside(action_id: str) -> list[Action]:
+    """Return the other actions of the screens that have one."""
+    tables = [table for table in TABLES if any(action.id == action_id for action in table)]
+    return [action for table in tables for action in table if action.id != action_id]
 
 
 def _split(keys: str) -> list[str]:
@@ -86,12 +98,6 @@ def _is_key(key: str) -> bool:
 def _nearest(name: str, known: Collection[str]) -> str:
     found = difflib.get_close_matches(name, known, 1, 0.5)
     return f"; did you mean {quoted(found[0])}?" if found else f": use one of {', '.join(known)}"
-
-
-def _with_keys(action: Action, keys: str | None) -> Action:
-    if keys is None:
-        return action
-    return dataclasses.replace(action, keys=keys, shown=" ".join(_shown(key) for key in _split(keys)))
 
 
 def _shown(key: str) -> str:

@@ -5,7 +5,6 @@ by its owner alone, since it holds tokens. A name in the configuration wins over
 """
 
 import difflib
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from console.live.gateways import Kept, Listed
 from core.config.gateways import LOCAL, is_name, shown_url, url_problem
 from core.config.settings import GatewaySettings, Secret
+from core.model import json_codec
 from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.model.keys import quoted
 
@@ -173,7 +173,7 @@ class Profiles:
     def _write(self, entries: dict[str, dict[str, Any]]) -> None:
         from core.files import write_secret
 
-        write_secret(self._path, json.dumps(entries, ensure_ascii=False, indent=2, sort_keys=True) + "\n")
+        write_secret(self._path, json_codec.encode_indented(dict(sorted(entries.items()))))
         self._take(entries)
 
     def _take(self, entries: dict[str, dict[str, Any]]) -> None:
@@ -221,9 +221,9 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
     text = read_secret(path)
     try:
-        data: object = json.loads(text) if text is not None else {}
-    except (ValueError, RecursionError):
-        raise _damaged(path) from None
+        data: object = json_codec.decode(text) if text is not None else {}
+    except Invalid as error:
+        raise _damaged(path, error.message) from None
     entries = cast("dict[str, object]", data) if isinstance(data, dict) else {"": data}
     if not all(is_name(name) and isinstance(entry, dict) for name, entry in entries.items()):
         raise _damaged(path)
@@ -243,5 +243,7 @@ def _settings(name: str, entry: dict[str, Any], path: Path) -> GatewaySettings:
         raise _damaged(path) from None
 
 
-def _damaged(path: Path) -> Unavailable:
-    return Unavailable(f"the stored gateways {path} are damaged: mend the file, or move it away and connect again")
+def _damaged(path: Path, why: str = "") -> Unavailable:
+    reason = f" ({why})" if why else ""
+    advice = "mend the file, or move it away and connect again"
+    return Unavailable(f"the stored gateways {path} are damaged{reason}: {advice}")

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import importlib
 import ipaddress
-import json
 import os
 import resource
 import shlex
@@ -14,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from console.host import Host
-from console.output import print_progress, write_line
+from console.output import print_json_line, print_progress, write_line
 from core.config.paths import Places, find_places
-from core.config.token import TOKEN_NAME, kept_token
+from core.config.token import TOKEN_NAME, kept_token, weakness
 from core.model.errors import Conflict, Invalid
 from core.model.keys import quoted
 
@@ -61,23 +60,27 @@ async def _open(host: Host, settings: "ServerSettings", door: "Door", *, as_json
     Raises:
         Conflict: Another process owns it.
     """
-    from console.service import server_context
+    from console.service import Company, server_context
     from core.server.app import create_app
     from core.server.auth import Auth, Sites
+    from core.server.clients import Clients
     from core.server.listen import Listener
+    from core.server.metrics import Metrics
 
     token = _token(host, settings)
     auth = Auth(token.value, _read_only(settings, token.value), host.runtime.store.clock)
+    host.company = Company(Clients(), Metrics())
     await host.start("serve")
     if not host.owns:
         owner = host.runtime.owner
         words = owner.words if owner is not None else "another process"
         raise Conflict(f"the state directory {host.state} is owned by {words}: close that first, then serve")
     sites = Sites.of(settings.public_origin, settings.origins)
-    context = server_context(host.runtime, host.places, auth, sites, insecure=door.place.insecure)
+    context = server_context(host.runtime, host.places, auth, sites, insecure=door.place.insecure, company=host.company)
     ended = _End()
     listener = await Listener.open(create_app(context), context, door)
     try:
+        await host.answered()
         _tell(host, settings, door, token, as_json=as_json)
         await ended.wait()
         host.runtime.hold()
@@ -130,9 +133,12 @@ class _Token:
 
 def _token(host: Host, settings: "ServerSettings") -> _Token:
     if settings.token is None:
-        value, is_new = kept_token(host.state)
+        kept = kept_token(host.state)
         path = host.state / TOKEN_NAME
-        return _Token(value, f"in {path}", f'"$(cat {shlex.quote(str(path))})"', is_new)
+        if kept.was_empty:
+            print_progress(f"the token file {path} was empty: it holds a new token now")
+        value = _strong(kept.value, f"the token in {path}")
+        return _Token(value, f"in {path}", f'"$(cat {shlex.quote(str(path))})"', kept.is_new)
     value = _sendable(settings.token.reveal(), "gateway.auth.token")
     arguments = {"env": f'"${settings.token.value}"', "file": f'"$(cat {shlex.quote(settings.token.value)})"'}
     return _Token(value, settings.token.words, arguments.get(settings.token.where, "TOKEN"))
@@ -150,6 +156,12 @@ def _read_only(settings: "ServerSettings", token: str) -> str | None:
 def _sendable(token: str, name: str) -> str:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise Invalid(f"{name} holds characters that no HTTP header can carry: use letters, digits, - and _")
+    return _strong(token, name)
+
+
+def _strong(token: str, name: str) -> str:
+    if problem := weakness(token):
+        raise Invalid(f"{name} {problem}")
     return token
 
 
@@ -166,7 +178,7 @@ def _tell(host: Host, settings: "ServerSettings", door: "Door", token: _Token, *
     url = door.url("ws")
     if as_json:
         facts = {"status": "serving", "url": door.url(), "wsUrl": url, "port": door.port, "pid": os.getpid()}
-        write_line(json.dumps(facts | {"stateDir": str(host.state), "token": token.place}))
+        print_json_line(facts | {"stateDir": str(host.state), "token": token.place})
         return
     reached = f", reached as {settings.public_origin}" if settings.public_origin else ""
     is_shown = token.is_new and sys.stdout is not None and sys.stdout.isatty()

@@ -1,6 +1,7 @@
 """The console's colours: a handful of inks per theme, from which both Textual's theme and the drawn lines are made.
 
-Text stands at least 4.5:1 from what is behind it (a test computes it); no meaning is carried by colour alone (LOOK 5).
+Text stands at least 4.5:1 from what is behind it (a test computes it); no meaning is carried by colour alone
+(console#contrast).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The second wall: nothing that a terminal would obey leaves the app inside text (DESIGN 11).
+"""The second wall: nothing that a terminal would obey leaves the app inside text (architecture#threats).
 
 Textual and Rich hand control characters in text straight to the terminal. What `console.live.clean` missed, or what
 never came through it, becomes harmless here; links carry their address to the terminal too and are dropped.

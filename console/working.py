@@ -1,5 +1,5 @@
 """The commands that start work: `send` and `spawn`. They tell what becomes of it, and leave when it is done; where
-another process runs it, they leave it with that one once they have their answer (DESIGN 9)."""
+another process runs it, they leave it with that one once they have their answer (architecture#command-line)."""
 
 import argparse
 import asyncio
@@ -81,6 +81,8 @@ async def _stay(shot: "OneShot", tool: str, arguments: Mapping[str, Any], option
             pass
         elif result["status"] == "ok":
             print_text(result["reply"])
+            if "note" in result:
+                print_progress(result["note"])
         elif result["status"] == "timeout":
             then = "staying until the run has ended" if shot.host.owns else f"{shot.host.runner} goes on with the run"
             print_progress(f"no reply within {options.timeout:g} s; {then}")
@@ -116,6 +118,8 @@ async def _tell_end(shot: "OneShot", run_id: str, options: argparse.Namespace) -
     outcome = await shot.gateway.wait_run(run_id, 0)
     if not options.json and outcome.reply:
         print_text(outcome.reply)
+    if outcome.note is not None:
+        print_progress(outcome.note)
     if outcome.error:
         print_error(outcome.error)
     return EXIT_CODES[outcome.status]

@@ -1,4 +1,4 @@
-"""What a channel is: a way out of the gateway, to people who are not at the console (DESIGN 5)."""
+"""What a channel is: a way out of the gateway, to people who are not at the console (architecture#exchanges)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

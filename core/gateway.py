@@ -1,4 +1,4 @@
-"""The port: everything anybody needs of a session system (DESIGN 4).
+"""The port: everything anybody needs of a session system (architecture#port).
 
 The bundled runtime implements it; the console, the command line and the session tools are written against it and know
 no more. Reads take a `Scope`, computed by `RuleSet.grant` from the caller; writes take the `Caller` and are checked
@@ -16,7 +16,16 @@ from core.model.events import Cursor, Event
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.messages import Draft, Message
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
-from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.model.sessions import (
+    HistoryPage,
+    NewSession,
+    Override,
+    SearchHit,
+    Session,
+    SessionPage,
+    SessionPatch,
+    SessionQuery,
+)
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 
@@ -50,6 +59,10 @@ class ModelInfo:
 
 NativeTool = Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]
 """A session tool that runs at the gateway: arguments as the tool takes them, the tool's result."""
+
+
+Overrides = dict[str, Override]
+"""Overrides of the send policy, by key."""
 
 
 class Feed(Protocol):
@@ -101,12 +114,20 @@ class Gateway(Protocol):
         """Return why an action is not possible here, or for one session, at all, in one sentence; None when it is."""
         ...
 
+    def unready(self) -> str | None:
+        """Return why nothing can be accepted here now, in one sentence; None when all is well.
+
+        It costs next to nothing: a health check asks it.
+        """
+        ...
+
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session; None where the gateway does not tell its rules (P5)."""
         ...
 
     def native_tool(self, name: str) -> NativeTool | None:
-        """Return a session tool that the gateway runs itself; None when it runs here, over this port (DESIGN 1)."""
+        """Return a session tool that the gateway runs itself; None when it runs here, over this port
+        (architecture#tools)."""
         ...
 
     async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
@@ -133,7 +154,8 @@ class Gateway(Protocol):
     ) -> HistoryPage:
         """Return the newest `limit` messages, or those before a `seq`, in order.
 
-        An id of a transcript that a reset has ended gives that transcript.
+        An id of a transcript that a reset has ended gives that transcript. A page is bounded in bytes: `before` says
+        where to go on, also when it holds fewer messages than were asked for.
 
         Args:
             in_brief: Cut long tool results, arguments and images, each marked (`core.model.messages.brief`).
@@ -144,6 +166,8 @@ class Gateway(Protocol):
         self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
     ) -> list[SearchHit]:
         """Return messages that hold every word, newest first; of one session when `key` is given.
+
+        What could not be looked into is named with them (`core.model.sessions.unsearched`).
 
         Args:
             redacted: Take secrets out of the words that are shown, and leave out what matches in a secret only (H5).
@@ -156,6 +180,10 @@ class Gateway(Protocol):
 
     async def models(self) -> list[ModelInfo]:
         """Return the models that sessions and spawns may name."""
+        ...
+
+    async def overrides(self) -> Overrides:
+        """Return the overrides of the send policy that wait for a session of their key (P5)."""
         ...
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
@@ -186,6 +214,9 @@ class Gateway(Protocol):
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
         """Change label, model, levels or send policy of a session.
+
+        The send policy alone can be set on a key that has no session yet; it waits for it, and what comes back is that
+        session to be, with an empty id (P5).
 
         Raises:
             Invalid: A field or a value is not known.

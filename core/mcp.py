@@ -6,24 +6,27 @@ session. Nothing but protocol messages goes to stdout: the library points it els
 
 import asyncio
 import contextlib
-import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib.metadata import version
 from typing import Any, Final, cast
 
 from anyio import AsyncFile
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
 from core.gateway import Gateway
-from core.model.access import Caller, SessionCaller
+from core.model import json_codec
+from core.model.access import Caller
 from core.model.errors import Invalid, SwitchboardError, Unavailable
-from core.tools.dispatch import dispatch, schemas
+from core.tools.dispatch import FAILED, READING, dispatch, schemas
 
 MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 """Of one request; the largest attachments take 7 MB."""
+PROGRESS_SECONDS: Final = 2.0
+"""Between two tellings that a call is still at work, to clients that want to know."""
 
 
 async def serve(gateway: Gateway, caller: Caller) -> None:
@@ -40,8 +43,9 @@ async def serve(gateway: Gateway, caller: Caller) -> None:
     async def list_tools(_context: object, _params: object) -> ListToolsResult:
         return ListToolsResult(tools=tools_of(gateway, caller))
 
-    async def call_tool(_context: object, params: CallToolRequestParams) -> CallToolResult:
-        return await call(gateway, caller, params.name, params.arguments or {})
+    async def call_tool(context: ServerRequestContext[dict[str, Any]], params: CallToolRequestParams) -> CallToolResult:
+        async with _telling(context.session.report_progress):
+            return await call(gateway, caller, params.name, params.arguments or {})
 
     server: Server[dict[str, Any]] = Server(
         "switchboard",
@@ -70,6 +74,25 @@ async def _converse(server: Server[dict[str, Any]]) -> None:
 
 
 @contextlib.asynccontextmanager
+async def _telling(report: Callable[[float, float | None, str | None], Awaitable[None]]) -> AsyncGenerator[None]:
+    """Tell a client that asked for it now and then that its call is at work, so that it does not give up a wait."""
+    begun = asyncio.get_running_loop().time()
+
+    async def tell() -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            seconds = round(asyncio.get_running_loop().time() - begun, 1)
+            await report(seconds, None, f"at work for {seconds:.0f} s")
+
+    telling = asyncio.create_task(tell(), name="mcp progress")
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)  # a client that is gone is noticed where it is read
+
+
+@contextlib.asynccontextmanager
 async def _lines() -> AsyncGenerator[AsyncFile[str]]:
     """Read stdin on the loop: the library's own reader is a thread that no signal can end."""
     reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
@@ -93,20 +116,33 @@ async def _lines() -> AsyncGenerator[AsyncFile[str]]:
 
 def tools_of(gateway: Gateway, caller: Caller) -> list[Tool]:
     """Return the tools that a caller has, as clients see them."""
-    found = [
-        tool
-        for tool in schemas()
-        if not isinstance(caller, SessionCaller) or gateway.rules.withheld(tool.name, caller.key) is None
+    found = [tool for tool in schemas() if gateway.rules.withheld(tool.name, caller) is None]
+    return [
+        Tool(
+            name=tool.name,
+            description=tool.description,
+            input_schema=dict(tool.parameters),
+            annotations=_about(tool.name),
+        )
+        for tool in found
     ]
-    return [Tool(name=tool.name, description=tool.description, input_schema=dict(tool.parameters)) for tool in found]
+
+
+def _about(name: str) -> ToolAnnotations:
+    """Return what clients may tell their user before a call; what a session does with a message is anything."""
+    reads = name in READING
+    return ToolAnnotations(
+        read_only_hint=reads, destructive_hint=False, idempotent_hint=reads, open_world_hint=not reads
+    )
 
 
 async def call(gateway: Gateway, caller: Caller, name: str, arguments: dict[str, Any]) -> CallToolResult:
-    """Run a tool: what a rule refuses is a result with its status, what is wrong is an error of one sentence."""
+    """Run a tool: what a rule refuses is a result with its status, what is wrong is one sentence; both are errors."""
     try:
         result = await dispatch(gateway, caller, name, arguments)
     except SwitchboardError as error:
         failed = {"status": "error", "code": error.code, "error": error.message}
         return CallToolResult(content=[TextContent(text=error.message)], structured_content=failed, is_error=True)
-    text = json.dumps(result, ensure_ascii=False)
-    return CallToolResult(content=[TextContent(text=text)], structured_content=result)
+    text = json_codec.encode(result)
+    is_error = result.get("status") in FAILED
+    return CallToolResult(content=[TextContent(text=text)], structured_content=result, is_error=is_error)

@@ -3,7 +3,9 @@
 import gc
 import logging
 import os
+import sys
 import time
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -33,6 +35,25 @@ _GONE = (
     "TEXTUAL",
     "TEXTUAL_THEME",
 )
+_WHOLE = ("tests/store/", "tests/cli/")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what `.ci/run` asks for on Pythons that are not the first one."""
+    parser.addoption("--tenth", action="store_true", help=f"a tenth of the tests, and all of {' and '.join(_WHOLE)}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a tenth of the tests, the same in every process and another one on each Python."""
+    if not config.getoption("--tenth"):
+        return
+    chosen = sys.version_info.minor % 10
+
+    def is_kept(item: pytest.Item) -> bool:
+        return item.nodeid.startswith(_WHOLE) or zlib.crc32(item.nodeid.encode()) % 10 == chosen
+
+    config.hook.pytest_deselected(items=[item for item in items if not is_kept(item)])
+    items[:] = [item for item in items if is_kept(item)]
 
 
 @pytest.fixture(autouse=True)

@@ -4,14 +4,15 @@ A test names the rows it proves with `@pytest.mark.spec`; the marker may stand a
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 TESTS: Final = Path(__file__).parent
-_COUNTS: Final = {"T": 1, "K": 7, "L": 6, "H": 5, "G": 8, "S": 13, "P": 5, "W": 12, "V": 5}
-ROWS: Final = tuple(f"{letter}{number}" for letter, count in _COUNTS.items() for number in range(1, count + 1))
+REQUIREMENTS: Final = TESTS.parent / "docs" / "requirements.md"
+ROWS: Final = tuple(re.findall(r'^\| <a id="(\w+)"></a>', REQUIREMENTS.read_text(encoding="utf-8"), re.MULTILINE))
 """All rows of the requirements, in their order."""
 
 

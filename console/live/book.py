@@ -26,6 +26,7 @@ class Book:
         main_key: The session that is meant where none is named.
         costs: Some session has cost money; without, no column is kept free for it.
         counts: How many sessions look how.
+        listed: The gateways whose sessions were read when they were reached, so that none means that there is none.
     """
 
     def __init__(self, decide: Decide | None = None) -> None:
@@ -36,6 +37,7 @@ class Book:
         self._void: set[str] = set()
         self.costs = False
         self.counts: dict[Look, int] = dict.fromkeys(RANK, 0)
+        self.listed: set[str] = set()
         self._decide = decide
         self._seen: dict[str, int] = {}
         self._words: dict[str, str] = {}
@@ -58,16 +60,21 @@ class Book:
 
     def load_one(self, gateway: str, sessions: Iterable[Session], seen: Mapping[str, int]) -> None:
         """Start anew from these sessions of one gateway; what was heard since it was void is kept."""
-        listed = set[str]()
+        self.listed.add(gateway)
+        found = set[str]()
         for session in sessions:
-            listed.add(session.key)
+            found.add(session.key)
+            self._seen.setdefault(session.key, seen.get(session.key, session.last_seq))
             known = self.rows.get(session.key)
-            if known is None or session.key in self._void or known.session.rev < session.rev:
-                self._seen.setdefault(session.key, seen.get(session.key, session.last_seq))
-                self._void.discard(session.key)
-                self._put(session)
-        for key in [key for key in self._void - listed if split(key)[0] == gateway]:
-            self.remove(key)
+            is_newer = known is None or session.key in self._void or known.session.rev < session.rev
+            self._void.discard(session.key)
+            self._put(session if known is None or is_newer else known.session)
+        for key in self.of(gateway) - found:
+            if key in self._void:
+                self.remove(key)
+            elif key not in self._seen:  # it began while the list was on its way
+                self._seen[key] = 0
+                self._put(self.rows[key].session)
         self.placement.reset()
 
     def void(self, gateway: str) -> None:
@@ -100,7 +107,8 @@ class Book:
                 known = self.rows.get(session.key)
                 if known is not None and known.session.rev >= session.rev and session.key not in self._void:
                     return None
-                self._seen.setdefault(session.key, 0)
+                if split(session.key)[0] in self.listed:  # else it may be an old one, and the list tells
+                    self._seen.setdefault(session.key, 0)
                 self._void.discard(session.key)
                 return self._put(session)
             case Activity(key, _, words):
@@ -185,7 +193,7 @@ class Book:
             session,
             default_agent=self.default_agent(key),
             policy=self._decide(session) if self._decide is not None else None,
-            seen=self._seen.get(key, 0),
+            seen=self._seen.get(key, session.last_seq),
             words=self._words.get(key),
         )
         self.counts[row.look] += 1

@@ -1,4 +1,4 @@
-"""The first wall: text from sessions is made harmless where it enters the console's model (DESIGN 11).
+"""The first wall: text from sessions is made harmless where it enters the console's model (architecture#threats).
 
 Control, C1 and escape characters become symbols, direction overrides a replacement character, what is invisible goes.
 `console.wall` is the second wall; each holds alone.

@@ -10,6 +10,8 @@ from core.model.connection import REACHED, Connection, ConnectionState
 Ink = Literal["accent", "good", "muted", "warning", "error"]
 STALE_MS: Final = 40_000
 """A live gateway that was silent for longer than its signs of life are apart is said to have been."""
+REASON_CHARS: Final = 400
+"""Characters that are shown of why a gateway is not reached."""
 INKS: Final[dict[ConnectionState, Ink]] = {
     "live": "good",
     "reading": "muted",
@@ -77,7 +79,7 @@ def broken(connection: Connection, now: int) -> tuple[str, str] | None:
     if connection.state in REACHED:
         return None
     name = title(connection)
-    detail = clean_line(connection.detail, 300)
+    detail = clean_line(connection.detail, REASON_CHARS)
     if connection.state == "connecting":
         return detail or f"{name} is being connected.", "Its sessions show up here."
     if connection.state == "refused":
@@ -108,12 +110,16 @@ def _named(connection: Connection) -> list[Word]:
 
 def _said(connection: Connection, now: int) -> list[Word]:
     """Return the state in words; of what is here and well there is nothing to say."""
+    if connection.state == "live" and connection.detail:
+        return [Word(f"! {clean_line(connection.detail, 60)}", "warning")]
     if connection.state == "live" and connection.latency_ms is None and connection.heard_at is None:
         return []
     return [Word(state_words(connection, now), INKS[connection.state])]
 
 
 def _said_shortly(connection: Connection, now: int) -> list[Word]:
+    if connection.state == "live" and connection.detail:
+        return [Word("! see @", "warning")]
     if connection.state == "lost" and connection.heard_at is not None:
         return [Word(f"lost {age(now - connection.heard_at)}", "warning")]
     return [Word(connection.state, INKS[connection.state])] if _said(connection, now) else []

@@ -14,6 +14,7 @@ from console.live.dirty import Dirty
 from console.live.exchanges import Exchanges
 from console.live.memory import Memory
 from console.live.rates import Rates
+from console.live.subject import waiting_overrides
 from console.live.transcript import PAGE, Transcript
 from console.live.words import LOCAL, key_name
 from core.fleet import Fleet
@@ -40,8 +41,9 @@ from core.model.events import (
 from core.model.exchanges import Delivery, Exchange
 from core.model.keys import joined, split
 from core.model.messages import Message
+from core.model.paging import forwards
 from core.model.runs import Run
-from core.model.sessions import Session, SessionQuery
+from core.model.sessions import HistoryPage, Override, Session, SessionQuery
 
 RUNS: Final = 200
 """How many runs of a session are read when it is opened, to know which messages are steps of exchanges."""
@@ -67,8 +69,8 @@ class Desk:
         self.rates = Rates()
         self.exchanges = Exchanges()
         self.transcripts: dict[str, Transcript] = {}
-        self.on_dirty: Callable[[], None] = _nobody_draws
-        self.on_configured: Callable[[str], None] = _nobody_reads
+        self.on_dirty: Callable[[], None] = lambda: None
+        self.on_configured: Callable[[str], None] = lambda _: None
         self.wall_ms: Callable[[], int] = SystemClock().now_ms
         self._dirty = Dirty()
         self._told = False
@@ -77,6 +79,7 @@ class Desk:
         self._reloads: dict[str, asyncio.Task[None]] = {}
         self._ends: dict[str, int] = {}
         self._feed: Feed | None = None
+        self.overrides: dict[str, Override] = {}
         self._fetching: set[str] = set()
         self._fetches: set[asyncio.Task[None]] = set()
 
@@ -89,7 +92,10 @@ class Desk:
         for key in self.transcripts:
             self._feed.watch(key)
         self._note_connections()
+        reached = self.gateway.reached()
         page = await self.gateway.list_sessions(SessionQuery(archived=None), ALL)
+        self.book.listed = reached
+        self.overrides = await waiting_overrides(self.gateway)
         self.book.load(page.sessions, self.memory.seen)
         self.exchanges.clear()
         for key in list(self.transcripts):
@@ -107,6 +113,9 @@ class Desk:
         gateway = self.gateway
         agents = {name: gateway.rules_of(joined(name, "")).default_agent for name in gateway.names}
         self.book.configure(self.main_key, agents)
+        for name in gateway.names:  # the list may have been read before anybody knew which they are
+            for key in gateway.rules_of(joined(name, "")).unlisted:
+                self.book.remove(joined(name, key))
         self._dirty.all = True
         self._tell()
 
@@ -116,7 +125,7 @@ class Desk:
         async for event in self._feed:
             try:
                 await self._apply(event)
-            except (NotFound, Unavailable):
+            except SwitchboardError:
                 continue  # of a session that was deleted, or a gateway that was lost: what follows tells of it
 
     def take_dirty(self) -> Dirty:
@@ -133,6 +142,7 @@ class Desk:
         """
         known = self.transcripts.get(key)
         if known is not None:
+            known.look_again()
             return known
         self._check_reached(key)
         if self._feed is not None:
@@ -300,6 +310,8 @@ class Desk:
                 self._mark_transcript(key)
             except NotFound:
                 self.close(key)
+            except SwitchboardError as error:
+                self._refuse(self.transcripts[key], self.transcripts[key].first, error)
 
     def _drop(self, name: str) -> None:
         """Take a gateway out that is not shown any more; what was looked at is remembered."""
@@ -384,30 +396,32 @@ class Desk:
                 await self._fill(transcript, last)
                 if transcript.last == before:
                     return
-        except (NotFound, Unavailable):
-            return  # it is read again when its gateway is back
         finally:
             self._ends.pop(transcript.key, None)
             self._mark_transcript(transcript.key)
 
     async def _fill(self, transcript: Transcript, last: int) -> None:
-        while transcript.last < last:
-            upto = min(transcript.last + PAGE, last)
-            page = await self.gateway.history(
-                transcript.key, ALL, limit=upto - transcript.last, before=upto + 1, in_brief=True
-            )
-            before = transcript.last
-            for message in page.messages:
-                transcript.append(message)
-            if transcript.last == before:
-                return
+        async def read(limit: int, before: int) -> HistoryPage:
+            return await self.gateway.history(transcript.key, ALL, limit=limit, before=before, in_brief=True)
+
+        try:
+            async for messages, _ in forwards(read, transcript.last, last, PAGE):
+                before = transcript.last
+                for message in messages:
+                    transcript.append(message)
+                if transcript.last == before:
+                    return
+        except NotFound:
+            return  # it was deleted: what follows tells of it
+        except SwitchboardError as error:
+            self._refuse(transcript, transcript.last + 1, error, last)
 
     def _resume(self, gateway: str) -> None:
         """After a gap: what is under way is told again by the feed, what is stored too."""
         for transcript in self.transcripts.values():
             if split(transcript.key)[0] == gateway:
                 transcript.live = None
-                transcript.version += 1
+                transcript.look_again()
                 self._mark_transcript(transcript.key)
 
     async def _follow_session(self, session: Session) -> None:
@@ -437,19 +451,29 @@ class Desk:
     async def _fetch_all(self, transcript: Transcript) -> None:
         try:
             while (wanted := transcript.next_page()) is not None:
-                self._check_reached(transcript.key)
-                await self._fetch(transcript, *wanted)
-        except (NotFound, Unavailable):
-            return  # the session, or the way to it, went away while somebody looked at it
+                before, limit = wanted
+                try:
+                    self._check_reached(transcript.key)
+                    await self._fetch(transcript, before, limit)
+                except SwitchboardError as error:
+                    self._refuse(transcript, before - limit, error, before - 1)
         finally:
             self._fetching.discard(transcript.key)
 
-    async def _fetch(self, transcript: Transcript, before: int, limit: int) -> None:
-        page = await self.gateway.history(
-            transcript.session_id, ALL, limit=limit, before=before, include_tools=True, in_brief=True
-        )
-        transcript.take_page(page.messages)
+    def _refuse(self, transcript: Transcript, first: int, error: SwitchboardError, last: int | None = None) -> None:
+        """Show in the place of messages why they could not be read."""
+        transcript.refuse(first, transcript.last if last is None else last, error.message)
         self._mark_transcript(transcript.key)
+
+    async def _fetch(self, transcript: Transcript, before: int, limit: int) -> None:
+        first, wanted = before - limit, before
+        while wanted > first:  # a page ends sooner where messages are long
+            page = await self.gateway.history(
+                transcript.session_id, ALL, limit=wanted - first, before=wanted, include_tools=True, in_brief=True
+            )
+            transcript.take_page(page.messages)
+            self._mark_transcript(transcript.key)
+            wanted = page.before or first
 
     def _keep(self, task: "asyncio.Task[None]") -> None:
         """Hold on to a task until it is over."""
@@ -474,12 +498,3 @@ def _load_dispatch() -> Callable[..., Awaitable[dict[str, Any]]]:
     from core.tools.dispatch import dispatch
 
     return dispatch
-
-
-def _nobody_draws() -> None:
-    """Stand in until there is a screen."""
-
-
-def _nobody_reads(notice: str) -> None:
-    """Stand in until there is a screen."""
-    del notice

@@ -1,6 +1,6 @@
 """What the console says of exchanges and announces: the same words on every screen and on the command line.
 
-What happened to the message, to the run and to the announce are never merged into one word (DESIGN 3).
+What happened to the message, to the run and to the announce are never merged into one word (architecture#states).
 """
 
 from collections.abc import Callable, Iterable

@@ -1,14 +1,12 @@
 """The exchanges of the sessions that somebody looks at, with the deliveries of their announces, kept true from events.
 
-Their text enters the console's model here (DESIGN 11): ids stay as they are, for they are only looked up.
+Their text enters the console's model here (architecture#threats): ids stay as they are, for they are only looked up.
 """
 
 from typing import Final, NamedTuple
 
 from console.live.clean import clean_line
 from core.gateway import Gateway
-from core.model.access import ALL
-from core.model.errors import NotFound
 from core.model.exchanges import Delivery, Exchange
 from core.model.keys import split
 from core.model.runs import Run, RunState
@@ -17,8 +15,6 @@ NEWEST: Final = 100
 """How many exchanges of a session are read when it is opened."""
 KEPT: Final = 500
 """How many are remembered while sessions stay open; beyond that the oldest that have ended go."""
-FIRST_RUNS: Final = 10
-"""Among that many newest runs of a sub-agent its task is looked for."""
 
 
 class Task(NamedTuple):
@@ -46,8 +42,6 @@ class Exchanges:
         """Read the newest exchanges of a session, each with its announce."""
         for exchange, announce in reversed(await gateway.exchanges(key, limit=NEWEST)):
             self.take(exchange)
-            if exchange.kind == "spawn" and exchange.state != "first":
-                await self._read_task(gateway, exchange.target)
             if announce is not None:
                 self.take_announce(announce)
 
@@ -60,6 +54,8 @@ class Exchanges:
         self._exchanges[exchange.exchange_id] = exchange._replace(reason=reason)
         if exchange.kind == "spawn":
             self._spawns[exchange.target] = exchange.exchange_id
+            if exchange.task_state is not None:
+                self._take_task(exchange.target, Task(exchange.rev, exchange.task_state, exchange.task_ms))
         if known is None and len(self._exchanges) > KEPT:
             self._drop_oldest()
         return True
@@ -80,11 +76,9 @@ class Exchanges:
     def take_run(self, run: Run) -> None:
         """Keep what became of the task of a known spawn."""
         exchange = self.spawn_of(run.key)
-        known = self._tasks.get(run.key)
-        if exchange is None or run.run_id != exchange.exchange_id or (known is not None and known.rev >= run.rev):
-            return
-        took = run.ended_at - (run.started_at or run.ended_at) if run.ended_at is not None else None
-        self._tasks[run.key] = Task(run.rev, run.state, took)
+        if exchange is not None and run.run_id == exchange.exchange_id:
+            took = run.ended_at - (run.started_at or run.ended_at) if run.ended_at is not None else None
+            self._take_task(run.key, Task(run.rev, run.state, took))
 
     def get(self, exchange_id: str) -> Exchange | None:
         """Return an exchange."""
@@ -120,13 +114,10 @@ class Exchanges:
             for ref in [ref for ref in known if split(ref)[0] == gateway]:
                 del known[ref]
 
-    async def _read_task(self, gateway: Gateway, child: str) -> None:
-        try:
-            runs = await gateway.runs(child, ALL, limit=FIRST_RUNS)
-        except NotFound:
-            return  # its session was deleted
-        for run in runs:
-            self.take_run(run)
+    def _take_task(self, child: str, task: Task) -> None:
+        known = self._tasks.get(child)
+        if known is None or known.rev < task.rev:
+            self._tasks[child] = task
 
     def _drop_oldest(self) -> None:
         oldest = next((e for e in self._exchanges.values() if e.state == "ended"), None)

@@ -1,5 +1,5 @@
 """A message as the console shows it: cleaned, and cut into the parts that are drawn. The one place where text of a
-transcript enters the console's model (DESIGN 11)."""
+transcript enters the console's model (architecture#threats)."""
 
 import json
 from collections.abc import Iterator

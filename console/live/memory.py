@@ -5,14 +5,24 @@ damaged file is put aside as `console.broken` and costs what it held, nothing el
 """
 
 import contextlib
-import json
-import os
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
+
+from core.files import write_file
+from core.model import json_codec
+from core.model.errors import Invalid, SwitchboardError
 
 FILE_NAME: Final = "console.json"
 HISTORY_ENTRIES: Final = 200
+
+
+class Taken(NamedTuple):
+    """What was remembered at one moment; the later, the higher its number."""
+
+    number: int
+    facts: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -23,6 +33,9 @@ class Memory:
     drafts: dict[str, str] = field(default_factory=dict[str, str])
     seen: dict[str, int] = field(default_factory=dict[str, int])
     history: list[str] = field(default_factory=list[str])
+    _writing: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _taken: int = 0
+    _written: int = 0
 
     @classmethod
     def load(cls, directory: Path) -> "Memory":
@@ -40,21 +53,27 @@ class Memory:
         )
 
     def save(self) -> None:
-        """Write it down; a directory that cannot be written costs the memory, not the console."""
+        """Write it down now."""
+        self.write(self.take())
+
+    def take(self) -> Taken:
+        """Return what is remembered at this moment, to be written by `write`."""
+        self._taken += 1
+        history = self.history[-HISTORY_ENTRIES:]
+        return Taken(self._taken, {"drafts": dict(self.drafts), "seen": dict(self.seen), "history": history})
+
+    def write(self, taken: Taken) -> None:
+        """Write it down, on any thread; what was taken later is never replaced by it.
+
+        The disk may take its time. A directory that cannot be written costs the memory, not the console.
+        """
         if self.path is None:
             return
-        data = {"drafts": self.drafts, "seen": self.seen, "history": self.history[-HISTORY_ENTRIES:]}
-        body = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
-        temporary = self.path.with_suffix(".new")
-        try:
-            descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-        except OSError:
-            return
+        body = json_codec.encode(taken.facts).encode()
+        with self._writing, contextlib.suppress(OSError, SwitchboardError):
+            if taken.number > self._written:
+                self._written = taken.number
+                write_file(self.path, body)
 
     def keep_draft(self, key: str, text: str) -> bool:
         """Remember what is in the composer of a session; whether that is new."""
@@ -77,12 +96,12 @@ class Memory:
 def _read(path: Path) -> dict[str, Any]:
     """Read the file; a damaged one is put aside, so that what it held can still be looked for."""
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = json_codec.heal(path.read_bytes())
         if isinstance(data, dict):
             return cast("dict[str, Any]", data)
     except OSError:
         return {}
-    except (ValueError, RecursionError):
+    except Invalid:
         pass
     with contextlib.suppress(OSError):
         path.replace(path.with_suffix(".broken"))

@@ -1,4 +1,4 @@
-"""The order of the session list: who needs the operator first, sub-agents under who spawned them (LOOK 1).
+"""The order of the session list: who needs the operator first, sub-agents under who spawned them (console#attention).
 
 Only what changed is placed again, so that a thousand events a second over ten thousand sessions stay cheap.
 """

@@ -90,6 +90,7 @@ class Transcript:
         changed: Places whose item came or changed since somebody last took them.
         unfolded: Places that are shown in full.
         steps: What is known of places in exchanges.
+        refused: Why pages could not be read, by their number.
     """
 
     def __init__(self, key: str, session_id: str, first: int, last: int) -> None:
@@ -103,6 +104,7 @@ class Transcript:
         self.changed: set[int] = set()
         self.wanted: set[int] = set()
         self.steps: dict[int, Step] = {}
+        self.refused: dict[int, str] = {}
         self._ends: dict[str, int] = {}
         self._results: dict[str, int] = {}
         self._items: OrderedDict[int, Item] = OrderedDict()
@@ -115,7 +117,7 @@ class Transcript:
         """Return the item at a place; None when it is not in memory, and then it is wanted."""
         found = self._items.get(seq)
         if found is None:
-            if self.first <= seq <= self.last:
+            if self.first <= seq <= self.last and self._page_of(seq) not in self.refused:
                 self.wanted.add(self._page_of(seq))
             return None
         self._items.move_to_end(seq)
@@ -133,6 +135,22 @@ class Transcript:
         self.wanted.discard(page)
         start = self.first + page * PAGE
         return min(start + PAGE, self.last + 1), PAGE
+
+    def refuse(self, first: int, last: int, why: str) -> None:
+        """Note why these places could not be read: it stands there until they are looked for again."""
+        self.last = max(self.last, last)
+        pages = range(self._page_of(max(first, self.first)), self._page_of(last) + 1)
+        self.refused.update(dict.fromkeys(pages, clean_line(why)))
+        self.version += 1
+
+    def look_again(self) -> None:
+        """Let what could not be read be wanted once more."""
+        self.refused.clear()
+        self.version += 1
+
+    def why_missing(self, seq: int) -> str:
+        """Return why a place that is not in memory could not be read; empty while it is being read."""
+        return self.refused.get(self._page_of(seq), "")
 
     def take_page(self, messages: Iterable[Message]) -> None:
         """Keep fetched messages."""

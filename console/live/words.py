@@ -3,7 +3,8 @@
 from typing import Final
 
 from core.model.errors import Invalid
-from core.model.keys import main_key, parse, split
+from core.model.keys import MAIN, main_key, parse, split
+from core.model.money import dollars
 from core.model.sessions import Session
 
 LOCAL: Final = "local"
@@ -51,9 +52,11 @@ def tokens(count: int) -> str:
     return f"{count // 1000}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
 
 
-def money(usd: float) -> str:
-    """Return US dollars to the cent, more precisely below one."""
-    return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+def cost_cell(usd: float | None) -> str:
+    """Return US dollars for a column, to the cent so that they stand straight; empty for a cost that is not known."""
+    if usd is None:
+        return ""
+    return dollars(usd) if usd >= 0.01 or usd == 0 else "<$0.01"
 
 
 def counted(count: int, noun: str) -> str:
@@ -80,8 +83,8 @@ def key_name(key: str, default_agent: str) -> str:
         parsed = parse(key)
     except Invalid:
         return key
-    if key == main_key(default_agent) or key == "global":
-        return "main"
+    if key in {MAIN, main_key(default_agent)}:
+        return MAIN
     parts = key.split(":")
     if parsed.is_subagent:
         return f"sub-agent {parts[-1][:8]}"

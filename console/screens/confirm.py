@@ -1,4 +1,4 @@
-"""A question before something that cannot be undone; it names what will be lost (LOOK 11)."""
+"""A question before something that cannot be undone; it names what will be lost (console#dangerous-actions)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,13 +9,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from console.actions import Action
+from console.actions import GATEWAYS
 from console.live.clean import clean_line
-from console.live.connections import INKS, broken, data_age, state_words
+from console.live.connections import INKS, REASON_CHARS, broken, data_age, state_words
 from console.live.desk import Desk
 from console.live.dirty import Dirty
 from console.live.gateways import Entry, Gateways
-from console.screens.page import BACK, HELP, Page, bindings
+from console.screens.page import Page, bindings
 from console.widgets.ink import fit, inks_of
 from console.widgets.line_list import LineList
 from console.widgets.sheet import Fact, Sheet
@@ -32,16 +32,7 @@ _Line = list[tuple[str, Style]]
 class ConnectScreen(Page):
     """The screen of gateways."""
 
-    TABLE = (
-        Action(
-            "only", "enter", "↵", "this alone", "Show the sessions of this gateway alone; the others stay connected"
-        ),
-        Action("toggle", "space", "space", "in list", "Add its sessions to the list, or take them out"),
-        Action("retry", "r", "r", "try now", "Try to connect now instead of later"),
-        Action("disconnect", "d", "d", "disconnect", "Take it out of the list and end the connection"),
-        BACK,
-        HELP,
-    )
+    TABLE = GATEWAYS
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
     AUTO_FOCUS = "#gateways"
     DEFAULT_CSS = """
@@ -171,7 +162,7 @@ class ConnectScreen(Page):
         if wrong is not None:
             facts += [Fact("why", wrong[0], INKS[connection.state]), Fact("next", wrong[1])]
         elif connection.detail:
-            facts.append(Fact("note", clean_line(connection.detail, 300)))
+            facts.append(Fact("note", clean_line(connection.detail, REASON_CHARS)))
         if data_age(connection, now) and entry.shown:
             facts.append(Fact("its rows", f"stay in the list: {data_age(connection, now)}", "muted"))
         if connection.version:
@@ -233,4 +224,4 @@ class _List(LineList):
 
     def _detail(self, entry: Entry) -> str:
         connection = entry.connection
-        return clean_line(connection.detail, 300) if connection is not None else ""
+        return clean_line(connection.detail, REASON_CHARS) if connection is not None else ""

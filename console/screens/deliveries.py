@@ -12,7 +12,7 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from console.actions import Action
+from console.actions import DELIVERIES, Action
 from console.live.deliveries import NEWEST
 from console.live.desk import Desk
 from console.live.dirty import Dirty
@@ -20,7 +20,7 @@ from console.live.exchange_words import address_words
 from console.live.words import LOCAL, age, ago
 from console.operations import Doing
 from console.screens.confirm import Choice, Confirm
-from console.screens.page import BACK, HELP, Page, bindings
+from console.screens.page import Page, bindings
 from console.widgets.ink import ANNOUNCE_SIGNS, ASCII_GLYPHS, ASCII_SIGNS, DELIVERY_INKS, fit, inks_of
 from console.widgets.line_list import LineList
 from console.widgets.status import TitleLine
@@ -42,14 +42,7 @@ _Line = list[tuple[str, Style]]
 class DeliveriesScreen(Page):
     """The deliveries screen."""
 
-    TABLE = (
-        Action("open", "enter", "↵", "session", "Go to the session of the delivery"),
-        Action("retry", "r", "r", "retry", "Send it again; asks first when it may have arrived"),
-        Action("drop", "x", "x", "drop", "Give it up; asks first when it may have arrived"),
-        Action("filter", "slash", "/", "filter", "Narrow to some words of state, session, address, reason or text"),
-        BACK,
-        HELP,
-    )
+    TABLE = DELIVERIES
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
     AUTO_FOCUS = "#deliveries"
     DEFAULT_CSS = """

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from textual import events
 from textual.binding import Binding
 from textual.screen import Screen
 
-from console.actions import Action
+from console.actions import BACK, HELP, Action
 from console.live.desk import Desk
 from console.live.dirty import Dirty
 from console.operations import Doing
@@ -17,9 +17,6 @@ from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone
 
 if TYPE_CHECKING:
     from console.app import SwitchboardApp
-
-BACK: Final = Action("back", "escape", "esc", "back", "Go back to the sessions")
-HELP: Final = Action("help", "question_mark,f1", "?", "keys", "Show the keys that work here")
 
 
 def bindings(table: Iterable[Action]) -> list[Binding]:
@@ -51,7 +48,7 @@ class Page(Screen[str]):
     @property
     def actions(self) -> list[Action]:
         """The table with the operator's keys in it."""
-        own = {action.id: action.shown for action in self.console.watch_screen.actions}
+        own = self.console.own_keys
         return [dataclasses.replace(action, shown=own.get(action.id, action.shown)) for action in self.TABLE]
 
     def why_not(self, action_id: str) -> str | None:  # noqa: ARG002 - whoever derives from this says which

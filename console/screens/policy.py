@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input
 
-from console.actions import Action
+from console.actions import RULES, Action
 from console.live.clean import clean_line
 from console.live.desk import Desk
 from console.live.dirty import Dirty
@@ -27,16 +27,20 @@ from console.live.subject import (
     spawning,
     subject_of,
     tools,
+    untold_words,
+    waiting_overrides,
 )
 from console.live.words import counted
-from console.screens.page import BACK, HELP, Page, bindings
+from console.operations import Outcome
+from console.screens.page import Page, bindings
 from console.widgets.ink import fit
 from console.widgets.line_list import LineList
 from console.widgets.session_field import SessionField
 from console.widgets.sheet import Fact, Sheet
 from core.model.errors import Invalid
 from core.model.keys import split
-from core.rules.limits import SANDBOX_CONTROL
+from core.model.sessions import Session
+from core.rules.limits import AGENT_TOOLS_CONTROL, SANDBOX_CONTROL
 
 SIGNS: Final = {"allow": "✓ allow", "deny": "⊘ deny"}
 INKS: Final = {"allow": "good", "deny": "warning"}
@@ -74,16 +78,7 @@ class PolicyScreen(Page):
         key: The session to begin with, or a key that has none yet.
     """
 
-    TABLE = (
-        Action("open", "enter", "↵", "session", "Look at the session of the line, then go to it"),
-        Action("policy", "p", "p", "policy", "Send policy of the session: inherit, allow, deny in turn"),
-        Action("filter", "slash", "/", "what if", "Take a session, or try any key: also one that has none yet"),
-        Action("previous-session", "left_square_bracket", "[", "previous", "Look at the previous session"),
-        Action("next-session", "right_square_bracket", "]", "next", "Look at the next session"),
-        Action("next-pane", "tab", "tab", "column", "Go to the next column"),
-        BACK,
-        HELP,
-    )
+    TABLE = RULES
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
     AUTO_FOCUS = "#left"
     DEFAULT_CSS = """
@@ -145,7 +140,7 @@ class PolicyScreen(Page):
             Invalid: It names no session and no key.
         """
         rules, told = self.desk.gateway.rules_of(text), self._are_told(text)
-        return subject_of(text, rules, self.desk.book.rows, told=told)
+        return subject_of(text, rules, self.desk.book.rows, self.desk.overrides, told=told)
 
     def _are_told(self, key: str) -> bool:
         """Whether the gateway of a key tells its rules: else it leaves open what they decide about its sessions."""
@@ -160,7 +155,7 @@ class PolicyScreen(Page):
         """Return why an action does not work now, None when it does."""
         subject = self.subject
         if action_id == "policy":
-            return self.desk.gateway.refusal("policy", subject.key) or subject.note or None
+            return self.desk.gateway.refusal("policy", subject.key) or ("" if subject.waits else subject.note) or None
         if action_id == "open" and subject.row is None and self._pointed() is None:
             return subject.note
         if action_id == "next-pane" and self.has_class("-narrow"):
@@ -179,9 +174,14 @@ class PolicyScreen(Page):
 
     def do_policy(self) -> None:
         """Turn the send policy on."""
-        row = self.subject.row
-        assert row is not None, "without a session this is refused"
-        self.run_deed(self.console.operations.next_policy(row.session))
+        subject = self.subject
+        self.run_deed(self._next_policy(subject.session))
+
+    async def _next_policy(self, session: Session) -> Outcome:
+        outcome = await self.console.operations.next_policy(session)
+        self.desk.overrides = await waiting_overrides(self.desk.gateway)
+        self._show()
+        return outcome
 
     def do_filter(self) -> None:
         """Go to the field."""
@@ -302,8 +302,9 @@ class PolicyScreen(Page):
             facts += _listed("decided by", decision.decided_by)
         else:
             facts.append(Fact("policy", UNKNOWN, "warning"))
-        override = session.session.send_policy if session is not None else None
-        facts.append(Fact("override", override or "inherit: the rules decide"))
+        override = subject.override
+        waits = ", waits for its session" if override is not None and session is None else ""
+        facts.append(Fact("override", f"{override}{waits}" if override else "inherit: the rules decide"))
         if override == "deny" and decision is None:
             facts.append(Fact("way out", "p lifts the override; words such as /send on would not get in", "accent"))
         facts.append(Fact("read as", f"{_line(subject.channel)} · {subject.chat_type}"))
@@ -333,10 +334,13 @@ class PolicyScreen(Page):
 
     def _overrides(self, subject: Subject) -> list[Fact]:
         found = overridden(self._beside(subject))
-        self._overridden = {row.session.key for row in found}
         facts = [Fact("each wins over every rule", "OVERRIDES", heading=True)]
         facts += [self._override(row, subject) for row in found]
-        if not found:
+        owner = split(subject.key)[0]
+        waiting = {key: override for key, override in self.desk.overrides.items() if split(key)[0] == owner}
+        self._overridden = {row.session.key for row in found} | waiting.keys()
+        facts += [Fact(SIGNS[word], f"{_line(key)}  waits for its session", key=key) for key, word in waiting.items()]
+        if not found and not waiting:
             facts.append(Fact("none", "p gives the session one: allow, deny, inherit in turn", "muted"))
         return facts
 
@@ -374,12 +378,15 @@ class PolicyScreen(Page):
         facts = [Fact(f"of {_line(agent_id)}", "WHAT ITS AGENT MAY", heading=True), Fact("sees", seen)]
         facts += _listed("limited by", limits)
         sandboxed = is_sandboxed(agent_id, rules)
-        facts.append(Fact("sandboxed", f"{'yes' if sandboxed else 'no'} ({SANDBOX_CONTROL})"))
+        known = f"{'yes' if sandboxed else 'no'} ({SANDBOX_CONTROL})"
+        facts.append(Fact("sandboxed", untold_words(SANDBOX_CONTROL) if SANDBOX_CONTROL in rules.untold else known))
         whose, controls = spawning(subject, rules)
-        facts.append(Fact("spawns", f"sub-agents of {whose}" if whose != "none" else "no sub-agents"))
+        facts.append(Fact("spawns", whose))
         facts += _listed("limited by", controls)
         facts.append(Fact("level", levels(subject, rules), "muted"))
         facts.append(Fact("", "ITS TOOLS", heading=True))
+        if AGENT_TOOLS_CONTROL in rules.untold:
+            return [*facts, Fact("has", untold_words(AGENT_TOOLS_CONTROL))]
         found = tools(subject, rules)
         has = ", ".join(tool for tool, control in found if control is None)
         facts.append(Fact("has", has or "none of the session tools"))

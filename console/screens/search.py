@@ -18,9 +18,10 @@ from console.widgets.ink import fit, inks_of
 from console.widgets.line_list import LineList
 from core.model.access import ALL
 from core.model.errors import SwitchboardError
-from core.model.sessions import SearchHit
+from core.model.sessions import SearchHit, unsearched
 
 HITS = 100
+LONGEST_CAVEAT = 600
 
 
 class SearchDialog(Dialog[tuple[str, int]]):
@@ -71,8 +72,17 @@ class SearchDialog(Dialog[tuple[str, int]]):
         except SwitchboardError as error:
             self.complain(error.message)
             return
-        self.complain("" if hits or not text.strip() else "nothing holds these words")
+        self.complain(_caveat(hits) if text.strip() else "")
         self._hits.show(hits)
+
+
+def _caveat(hits: list[SearchHit]) -> str:
+    """Return what to know of what was found: that it is nothing, and where nobody looked."""
+    left_out = "; ".join(f"{each.place}: {each.reason}" for each in unsearched(hits))
+    if not left_out:
+        return "" if hits else "nothing holds these words"
+    nothing = "" if hits else "nothing holds these words where it was looked; "
+    return clean_line(f"{nothing}not searched: {left_out}", LONGEST_CAVEAT)
 
 
 class _Needle(Input):

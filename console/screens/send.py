@@ -13,7 +13,7 @@ from textual.widgets import Input, TextArea
 from console.live.rows import Row
 from console.operations import SendOrder
 from console.screens.dialog import Dialog, Refusal, seconds, words
-from console.widgets.session_field import SessionField
+from console.widgets.session_field import SessionField, is_key
 
 MAX_WAIT_SECONDS = 86_400
 HINT = "↵ takes a session   tab next field   ^s send   esc close"
@@ -29,6 +29,7 @@ class SendDialog(Dialog[SendOrder]):
         alone: Says why nothing follows a send into a session from another one but its first run.
     """
 
+    AUTO_FOCUS = ""  # the first field is the one that is rarely wanted: no letter may go there meanwhile
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "send", "send", show=False, id="dialog.send")]
 
     def __init__(self, rows: Sequence[Row], order: SendOrder, refusal: Refusal, alone: Refusal) -> None:
@@ -58,7 +59,7 @@ class SendDialog(Dialog[SendOrder]):
 
     def on_mount(self) -> None:
         """Start with the message when it is known to whom it goes."""
-        (self._message if self._to.value else self._to.input).focus()
+        self.set_focus(self._message if self._to.value else self._to.input)
 
     @on(SessionField.Taken)
     def _taken(self) -> None:
@@ -91,7 +92,7 @@ class SendDialog(Dialog[SendOrder]):
     def _unknown(self, name: str | None) -> str | None:
         """Say that a word names no session, and which comes nearest; a full key may be new: that the gateway knows."""
         known = {name for row in self._rows for name in (row.session.key, row.session.session_id)}
-        if name is None or name in {"main", *known} or ":" in name or name.startswith("node-"):
+        if name is None or name in {"main", *known} or is_key(name):
             return None
         by_name = {word: row.session.key for row in self._rows for word in (row.session.key, row.name)}
         found = difflib.get_close_matches(name, by_name, 1, 0.5)

@@ -1,4 +1,4 @@
-"""The watch screen: every session, one of them in full, what it spawned (DESIGN 8).
+"""The watch screen: every session, one of them in full, what it spawned (architecture#console).
 
 Here is what is where and what is drawn when; what the keys do is in `console.screens.watch_keys`.
 """
@@ -13,6 +13,7 @@ from textual.containers import Container, Vertical
 from textual.screen import Screen
 
 from console.actions import ACTIONS, Pane, State
+from console.footer import foot
 from console.live.connections import broken, data_age, title
 from console.live.desk import Desk
 from console.live.dirty import Dirty
@@ -123,6 +124,8 @@ class WatchView(Screen[None]):
         await self.mount(self.find, before=self.notice)
         await self.main.add_composer()
         self._load_draft()
+        if self._is_first_minute():
+            self.enter_composer()
         await asyncio.to_thread(load_colours)
         self.main.view.coloured = True
         self.main.view.redraw()
@@ -159,7 +162,13 @@ class WatchView(Screen[None]):
             reading=self.has_class("-reading"),
             wide=self.has_class("-wide"),
             helpers_at_work=self.desk.book.at_work_below(subject.session.key)[0] if subject is not None else 0,
+            makes=self.desk.name_of(self.draft_key) if subject is None and self.main.key is None else "",
+            writing=self.key_of("write"),
         )
+
+    def key_of(self, action_id: str) -> str:
+        """Return the key of an action as the footer writes it."""
+        return next(action.shown for action in self.actions if action.id == action_id)
 
     @property
     def subject(self) -> Row | None:
@@ -193,6 +202,8 @@ class WatchView(Screen[None]):
         if dirty.exchanges:
             self.spawns.refresh()
             self.details.refresh()
+        if self.main.key is None and (dirty.all or self.draft_key in dirty.rows):
+            self._open_selected()
 
     def _show_gone(self) -> None:
         """Empty the panes whose session was deleted, and the tree of what it spawned."""
@@ -212,14 +223,14 @@ class WatchView(Screen[None]):
     def show_counts(self) -> None:
         """Draw how the fleet is doing; once a second is enough for that."""
         now, rates = self.desk.now_ms(), self.desk.rates
-        counts = dict(self.desk.book.counts)
         stuck = self.desk.deliveries.stuck
-        self.top.show(counts, stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
+        self.top.show(dict(self.desk.book.counts), stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
         self.top.show_where(self.desk.gateway.connections(), self.desk.wall_ms(), self.console.where)
 
     def _show_connections(self) -> None:
         """Draw what is said of the ways to the gateways, and what depends on them."""
         self.show_counts()
+        self.notice.heed(self.desk.gateway.connections())
         self.sessions.refresh()
         self._show_session()
         self._open_what_could_not_be_read()
@@ -257,6 +268,8 @@ class WatchView(Screen[None]):
         number = f"{shown} of {total}" if shown != total else str(total)
         self.list_title.show("SESSIONS", about, number, focused=self.focused is self.sessions)
         self.sessions.explain(self._nothing())
+        if self.main.key is None:
+            self.main.show_first(self.desk.name_of(self.draft_key), is_first=not total)
         main = self.row
         children = len(book.children(main.session.key)) if main is not None else 0
         name = f"of {main.name}" if main is not None else ""
@@ -271,35 +284,19 @@ class WatchView(Screen[None]):
         if placement.needle:
             return "No session holds these words.", "Esc shows all of them again."
         if placement.archived:
-            key = next(action.shown for action in self.actions if action.id == "archived")
-            return "Nothing is archived.", f"{key} goes back to the other sessions."
+            return "Nothing is archived.", f"{self.key_of('archived')} goes back to the other sessions."
         connections, now = self.desk.gateway.connections(), self.desk.wall_ms()
         wrong = next(filter(None, (broken(connection, now) for connection in connections)), None)
         if wrong is not None:
             return wrong
-        key = next(action.shown for action in self.actions if action.id == "send")
-        return "No session yet.", f"{key} sends a first message to main."
+        return "No session yet.", f"{self.key_of('write')} writes to main, which begins it."
 
     def say(self, sentence: str, tone: Tone = "muted") -> None:
         """Show what came of an action."""
         self.notice.say(sentence, tone)
 
     def _show_keys(self) -> None:
-        state = self.state
-        fixed_ids = {"palette", "help"}
-        here = [action for action in self.actions if state.pane in action.panes and action.enabled(state) is None]
-        keys = [(action.shown, action.title) for action in here if action.id not in fixed_ids]
-        refused = [(action.shown, action.title) for action in here if action.refused(state)]
-        if self.focused is self.filter and self.filter is not None:
-            keys = [("↵", "to the list"), ("esc", "all sessions")]
-        elif self.focused is self.find and self.find is not None:
-            keys = [("↵", "next older"), ("esc", "back")]
-        elif state.pane == "composer":
-            keys = [("↵", "send"), ("^j", "new line"), ("/", "command"), ("esc", "back")]
-        elif state.reading and state.pane == "transcript":
-            keys.insert(0, ("esc", "back"))
-        fixed = [(action.shown, action.title) for action in here if action.id in fixed_ids]
-        self.bottom.show(keys, fixed, refused)
+        self.bottom.show(*foot(self.actions, self.state, self.focused.id if self.focused is not None else None))
 
     def _show_rows(self, keys: set[str]) -> None:
         now = self._now()
@@ -384,10 +381,30 @@ class WatchView(Screen[None]):
         if self._open_timer is not None:
             self._open_timer.stop()  # else it would cut off what begins now
         key = self.sessions.selected
-        # What is being written to a session that was deleted must not go on in the next one.
-        is_writing = self.pane == "composer" and self.main.key is not None and self.main.key not in self.desk.book.rows
-        if key is not None and key != self.main.key and not is_writing:
+        if self.is_writing and self.main.key not in self.desk.book.rows:
+            # What is being written to a session that was deleted, or that it is to make, goes to no other one.
+            key = self.draft_key if self.main.key is None and self.go_to(self.draft_key) else None
+        if key is not None and key != self.main.key:
             self.run_worker(partial(self.open_session, key), group="open", exclusive=True)
+
+    # The first minute
+
+    def _is_first_minute(self) -> bool:
+        """Whether there is nothing to look at yet, and what is typed can only be meant for a first message."""
+        book = self.desk.book
+        return book.listed.issuperset(self.desk.gateway.names) and not book.rows and not self.console.is_demo
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the cursor stands in the composer."""
+        composer = self.main.composer
+        return composer is not None and self.focused is composer.field
+
+    def enter_composer(self) -> None:
+        """Put the cursor into the composer."""
+        self.add_class("-reading")
+        if self.main.composer is not None:
+            self.main.composer.field.focus()
 
     async def open_session(self, key: str) -> None:
         """Show a session in the main pane."""
@@ -471,8 +488,10 @@ class WatchView(Screen[None]):
         return True
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Show which pane has the keys."""
+        """Show which pane has the keys; who leaves the composer without a word sees what has come meanwhile."""
         del event
+        if self.main.key is None:
+            self._open_selected()
         self.show_edges()
 
     def on_resize(self, event: events.Resize) -> None:

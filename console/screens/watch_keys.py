@@ -54,6 +54,9 @@ class WatchScreen(WatchView):
 
     def do_open(self) -> None:
         """Go into the transcript."""
+        if self.row is None:
+            self.enter_composer()
+            return
         self._open_selected()
         self.add_class("-reading")
         self.main.view.focus()
@@ -61,9 +64,7 @@ class WatchScreen(WatchView):
     def do_write(self) -> None:
         """Go into the composer."""
         self._open_selected()
-        self.add_class("-reading")
-        if self.main.composer is not None:
-            self.main.composer.field.focus()
+        self.enter_composer()
 
     def do_back(self) -> None:
         """Go one step out."""
@@ -330,6 +331,8 @@ class WatchScreen(WatchView):
         row, key = self.desk.book.rows.get(self.main.key or ""), self.draft_key
         text = self._outgoing.rest(key, event.text)
         if not text.strip():  # nothing, or a second Enter before the first is answered
+            if not self.desk.book.rows and not event.text.strip():
+                self.say("nothing is written yet: type a message, then ↵ sends it")
             return
         if text.strip() == f"/{HELP.name}":
             self._sent_draft(key, text)

@@ -72,9 +72,26 @@ class Composer(Vertical):
             self.field.move_cursor(self.field.document.end)
         self.head.complete(text)
 
+    def invite(self, words: str) -> None:
+        """Say in the empty field what to write there."""
+        if self.field.placeholder != words:
+            self.field.placeholder = words
+
     def use_history(self, history: Sequence[str]) -> None:
         """Offer what was sent before, oldest first."""
         self.field.sent = list(history)
+
+    def on_click(self) -> None:
+        """Write: the line above the field is part of it."""
+        self.field.focus()
+
+    def on_descendant_focus(self) -> None:
+        """Show that the keys go here."""
+        self.head.take_keys(has_keys=True)
+
+    def on_descendant_blur(self) -> None:
+        """Show that they go elsewhere."""
+        self.head.take_keys(has_keys=False)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """Pass the draft on and complete commands."""
@@ -139,12 +156,18 @@ class _Head(Widget):
         super().__init__()
         self._words = ("main", "as operator", "")
         self._hints: list[tuple[str, str]] = []
+        self.has_keys = False
 
     def show(self, to: str, about: str, right: str) -> None:
         """Show to whom a message goes, as whom, and something on the right."""
         if self._words != (to, about, right):
             self._words = (to, about, right)
             self.refresh()
+
+    def take_keys(self, *, has_keys: bool) -> None:
+        """Show whether what is typed goes into the field."""
+        self.has_keys = has_keys
+        self.refresh()
 
     def complete(self, text: str) -> None:
         """Show the commands that a text may become."""
@@ -165,9 +188,10 @@ class _Head(Widget):
         to, about, right = self._words
         room = max(0, width - len(about) - len(right) - 10)
         left = f" to {to}"
+        ink = "accent" if self.has_keys else "text"
         return line(
             [
-                (fit(left, min(len(left), room)) + "   ", inks.style("text", bold=True)),
+                (fit(left, min(len(left), room)) + "   ", inks.style(ink, bold=True)),
                 (fit(about, max(0, width - min(len(left), room) - 4 - len(right))), inks.style("muted")),
                 (right + " ", inks.style("accent")),
             ],

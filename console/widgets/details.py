@@ -9,9 +9,10 @@ from textual.widget import Widget
 from console.live.desk import Desk
 from console.live.exchange_words import announce_state, state_words, turn_words
 from console.live.rows import Row
-from console.live.words import ago, money, seconds_span, tokens
+from console.live.words import ago, seconds_span, tokens
 from console.widgets.ink import fit, inks_of, line
 from core.model.keys import split
+from core.model.money import dollars
 
 NEWEST: Final = 5
 """How many exchanges are shown."""
@@ -75,7 +76,7 @@ class Details(Widget):
         if session.runtime_ms is not None:
             lines.append(("last run", f"{seconds_span(session.runtime_ms)}, {session.status or ''}", "text"))
         if session.spent_tokens:
-            cost = f", {money(session.cost_usd)}" if session.cost_usd is not None else ""
+            cost = f", {dollars(session.cost_usd)}" if session.cost_usd is not None else ""
             lines.append(("spent", f"{tokens(session.spent_tokens)} tokens{cost}", "text"))
         return lines
 

@@ -1,9 +1,10 @@
 """Drawing lines: words in inks, cut and padded by the cells they take, for line-API widgets."""
 
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, cast
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -115,3 +116,10 @@ def line(parts: Iterable[tuple[str, Style]], width: int, base: Style = PLAIN) ->
     """Return words in their styles as one line of exactly that many cells."""
     segments = [Segment(text, base + style) for text, style in parts if text]
     return Strip(segments).adjust_cell_length(width, base)
+
+
+def wrapped(text: str, room: int) -> list[str]:
+    """Return a text in lines of at most so many cells; one empty line for none."""
+    if text.isascii():
+        return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    return chop_cells(text, room) or [""]

@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from console.live.heights import Heights
-from console.widgets.ink import fit, inks_of, line
+from console.widgets.ink import fit, inks_of, line, wrapped
 from console.widgets.lines import Lines
 
 
@@ -59,7 +59,7 @@ class LineList(Lines, can_focus=True):
         return [[]] * self._heights[index]
 
     def nothing(self) -> tuple[str, ...]:
-        """Return what stands there while there are no rows, line by line (LOOK 10)."""
+        """Return what stands there while there are no rows, line by line (console#empty-states)."""
         return ()
 
     @property
@@ -110,8 +110,9 @@ class LineList(Lines, can_focus=True):
         base = self.base
         y += self.scroll_offset.y
         if y >= self._heights.total:
-            words = self.nothing() if not self.count else ()
-            said = fit(words[y], width - 2) if y < len(words) else ""
+            room = max(8, width - 3)
+            words = [each for line in self.nothing() for each in wrapped(line, room)] if not self.count else []
+            said = fit(words[y], room) if y < len(words) else ""
             return line([("  " + said, inks.style("muted"))], width, base)
         index = self._heights.at(y)
         under_cursor = index == self.cursor and (self.has_focus or self.KEEPS_CURSOR)

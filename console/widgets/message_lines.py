@@ -1,5 +1,6 @@
 """What a transcript's rows look like: who spoke, their words, their tools. Cut into chunks that are drawn when seen."""
 
+import textwrap
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -108,7 +109,7 @@ class MessageLines:
         for part in item.parts:
             chunks += self._part(transcript, item, part)
         if item.stop_reason and item.role == "assistant":
-            words = {"aborted": "cut short: the run was stopped", "length": "cut short: the reply was too long"}
+            words = {"aborted": "cut short: the run was stopped", "length": "cut short by the model's limit"}
             chunks.append(self._words(words.get(item.stop_reason, "cut short: the run failed"), "muted"))
         return chunks
 
@@ -135,9 +136,11 @@ class MessageLines:
             chunks.append(self._words(f"● at work  {seconds_span(max(0, now_ms - since_ms))}", "accent"))
         return chunks
 
-    def missing(self, height: int) -> list[Line]:
-        """Return the lines of a row that is not in memory yet."""
-        return [self._indented([Segment("…", self._inks.style("muted"))]), *([[]] * max(0, height - 1))]
+    def missing(self, height: int, why: str) -> list[Line]:
+        """Return the lines of a row that is not in memory: it is being read, or it cannot be for a reason."""
+        style = self._inks.style("error" if why else "muted")
+        words = textwrap.wrap(f"× not read: {why}", max(8, self.width - 4)) if why else ["…"]
+        return [self._indented([Segment(each, style)]) for each in words[: height - 1]]
 
     def _header(self, item: Item, step: Step | None, now_ms: int) -> Line:
         exchange = self._exchanges.get(step.exchange_id) if step is not None else None
@@ -195,6 +198,8 @@ class MessageLines:
     def _outcome(self, transcript: Transcript, item: Item, exchange: Exchange) -> list[Chunk]:
         """Draw what came of an exchange."""
         announce = self._exchanges.announce(exchange.exchange_id)
+        if announce is not None and announce.is_denied and announce.key == transcript.key:
+            return []  # a note in this transcript says it
         if announce is not None:
             ink = {"failed": "error", "unknown": "warning"}.get(announce.state, "muted")
             sign = ANNOUNCE_SIGNS[announce.state]

@@ -58,6 +58,14 @@ class SessionField(Vertical):
         shown = self.input.value.strip()
         return self._keys.get(shown, shown)
 
+    @property
+    def is_meant(self) -> bool:
+        """Whether what stands in the field can be meant as it is: a key in full, also of a session that is new.
+
+        An arrow key says that one of the list is meant after all.
+        """
+        return is_key(self.input.value.strip()) and not self.matches.cursor
+
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show what matches."""
         event.stop()
@@ -82,6 +90,11 @@ class SessionField(Vertical):
         return next((shown for shown, known in self._keys.items() if known == key), key)
 
 
+def is_key(name: str) -> bool:
+    """Whether a word is a key in full, of a session that is there or not, and not a part of a name."""
+    return ":" in name or name.startswith("node-")
+
+
 def _distance(name: str, asked: str) -> int:
     """Put the session first that is called just so, then those whose names begin so; the others as they stand."""
     return 0 if name == asked else 1 if name.startswith(asked) else 2
@@ -102,7 +115,8 @@ class _Entry(Input):
             event.prevent_default()
             event.stop()
             return
-        taken = event.key in {"enter", "tab"} and bool(self.value) and field.take()
+        takes = event.key == "enter" or (event.key == "tab" and not field.is_meant)
+        taken = takes and bool(self.value) and field.take()
         if taken and event.key == "enter":
             event.prevent_default()
             event.stop()

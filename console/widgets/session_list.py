@@ -1,4 +1,4 @@
-"""The session list: every session, live, who needs the operator first (LOOK)."""
+"""The session list: every session, live, who needs the operator first (console#attention)."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,7 +8,7 @@ from rich.style import Style
 from console.live.book import Book
 from console.live.placement import Placed
 from console.live.rows import Row
-from console.live.words import LOCAL, age, clock_span, tokens
+from console.live.words import LOCAL, age, clock_span, cost_cell, tokens
 from console.widgets.ink import GLYPH_INKS, fit, fit_end, inks_of
 from console.widgets.line_list import LineList
 
@@ -106,8 +106,9 @@ class SessionList(LineList):
         self._moved_at = now
 
     def release(self) -> None:
-        """Let the order follow at once, as after a filter."""
+        """Let the order follow at once, as after a filter or with a list that was read whole."""
         self._moved_at = -HOLD_SECONDS
+        self._was_empty = False
 
     def explain(self, nothing: tuple[str, str]) -> None:
         """Use these two lines while there is no row to show."""
@@ -182,7 +183,7 @@ class SessionList(LineList):
         return tokens(row.session.spent_tokens) if row.session.spent_tokens else ""
 
     def _cost(self, row: Row) -> str:
-        return f"${row.session.cost_usd:.2f}" if row.session.cost_usd is not None else ""
+        return cost_cell(row.session.cost_usd)
 
     def _place(self, key: str | None = None) -> None:
         before = self.selected

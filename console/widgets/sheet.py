@@ -1,13 +1,11 @@
 """Facts below each other under headings: label and words, wrapped to the width there is."""
 
-import textwrap
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from rich.cells import chop_cells
 from rich.style import Style
 
-from console.widgets.ink import fit, inks_of
+from console.widgets.ink import fit, inks_of, wrapped
 from console.widgets.line_list import LineList
 
 LABEL = 11
@@ -85,6 +83,4 @@ class Sheet(LineList):
     def _words(self, fact: Fact, width: int) -> list[str]:
         """Return the words in lines of the width there is."""
         room = max(8, width - LABEL - len(fact.mark) - 2)
-        if fact.text.isascii():
-            return textwrap.wrap(fact.text, room, break_on_hyphens=False) or [""]
-        return chop_cells(fact.text, room) or [""]
+        return wrapped(fact.text, room)

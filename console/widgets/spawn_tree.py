@@ -9,7 +9,7 @@ from console.live.book import Book
 from console.live.exchange_words import tree_words
 from console.live.exchanges import Exchanges, Task
 from console.live.rows import FAILED, Look, Row, run_word, runs_of, state_word
-from console.live.words import clock_span, money, tokens
+from console.live.words import clock_span, cost_cell, tokens
 from console.widgets.ink import GLYPH_INKS, fit, inks_of
 from console.widgets.line_list import LineList
 
@@ -98,7 +98,7 @@ class SpawnTree(LineList):
         exchange = self._exchanges.spawn_of(row.session.key)
         announce = tree_words(exchange, self._exchanges.announce(exchange.exchange_id)) if exchange is not None else ""
         word = run_word(done.state) if done is not None else state_word(row)
-        cost = money(row.session.cost_usd) if row.session.cost_usd is not None else ""
+        cost = cost_cell(row.session.cost_usd)
         spent = fit(tokens(row.session.spent_tokens) if row.session.spent_tokens else "", 6, right=True)
         spent = fit(self._runtime(row, done), 6, right=True) + spent
         if wide:

@@ -1,6 +1,7 @@
 """The lines at the edges of the screen: how the fleet is doing, what was just said, which keys work here now."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 from rich.cells import cell_len
@@ -11,11 +12,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from console.live.clean import clean_line
-from console.live.connections import Word, where
+from console.live.connections import REASON_CHARS, Word, where
 from console.live.rows import Look
-from console.live.words import money, tokens
+from console.live.words import tokens
 from console.widgets.ink import fit, inks_of, line
-from core.model.connection import REACHED, Connection, ConnectionState
+from core.model.connection import REACHED, UNREACHED, Connection, ConnectionState, unreached
+from core.model.money import dollars
 
 Tone = Literal["muted", "good", "warning", "error"]
 NARROW: Final = 100
@@ -97,7 +99,7 @@ class TopBar(Widget):
                 parts.append((f"{count} {label}  ", inks.style(ink if count else "muted")))
         rate, cost = self._rate
         spending = [f"{tokens(rate)}{'/min' if narrow else ' tok/min'}"] if rate else []
-        spending += [f"{money(cost)}/h"] if cost else []
+        spending += [f"{dollars(cost)}/h"] if cost else []
         if spending:
             parts.append(("  ".join(spending) + " ", inks.style("muted")))
         return parts
@@ -107,22 +109,35 @@ class NoticeLine(Static):
     """One sentence that stays until the next one: what came of the last action, or what is wrong."""
 
     DEFAULT_CSS = """
-    NoticeLine { height: auto; max-height: 3; padding: 0 1; display: none; background: $ink-panel; }
+    NoticeLine { height: auto; max-height: 6; padding: 0 1; display: none; background: $ink-panel; }
     NoticeLine.-said { display: block; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id)
         self.text = ""
+        self._unreached: dict[str, set[str]] = {}
 
     def say(self, text: str, tone: Tone = "muted") -> None:
         """Show a sentence; an empty one hides the line."""
-        self.text = clean_line(text, 400)
+        self.text = clean_line(text, REASON_CHARS)
         self.set_class(bool(text), "-said")
         if text:
             sign = {"good": "✓ ", "warning": "! ", "error": "× "}.get(tone, "")
             style = inks_of(self).style("text" if tone == "good" else tone)
             self.update(Text(sign + self.text, style))
+
+    def heed(self, connections: Iterable[Connection]) -> None:
+        """Take back what is said of a gateway that was not reached and is by now."""
+        for connection in connections:
+            if (sentence := unreached(connection)) is not None:
+                told = {sentence, clean_line(connection.detail, REASON_CHARS)} - {""}
+                self._unreached.setdefault(connection.name, set()).update(told)
+                continue
+            before = (unreached(replace(connection, state=state, detail="")) for state in UNREACHED)
+            told = self._unreached.pop(connection.name, set()).union(filter(None, before))
+            if any(sentence in self.text for sentence in told):
+                self.say("")
 
 
 class BottomBar(Widget):

@@ -15,9 +15,10 @@ from console.live.exchange_words import next_words
 from console.live.exchanges import Exchanges
 from console.live.rows import Row, state_word
 from console.live.transcript import Transcript
-from console.live.words import money, tokens
+from console.live.words import tokens
 from console.widgets.ink import GLYPH_INKS, fit, inks_of, line
 from console.widgets.transcript_view import TranscriptView
+from core.model.money import dollars
 
 if TYPE_CHECKING:
     from console.widgets.composer import Composer
@@ -88,6 +89,13 @@ class TranscriptPane(Vertical):
         self.view.show(None, row.name, why)
         self.show_row(row)
 
+    def show_first(self, name: str, *, is_first: bool) -> None:
+        """Show where a first message goes: no session is open, and what is sent makes this one."""
+        self.header.explain("No session yet." if is_first else NOTHING[0])
+        if self.composer is not None:
+            self.composer.head.show(name, "as operator", "")
+            self.composer.invite(f"type a message to {name}; what you send begins it")
+
     def show_gone(self) -> None:
         """Show nothing any more: the session was deleted. What was being written to it stays."""
         self.view.show(None, "")
@@ -107,6 +115,7 @@ class TranscriptPane(Vertical):
             if policy is not None and not policy.allowed:
                 words = f"⊘ {policy.effective} by {policy.reason}"
             self.composer.head.show(row.name, words, note)
+            self.composer.invite("")
 
 
 class _Header(Widget):
@@ -123,6 +132,13 @@ class _Header(Widget):
         self._row: Row | None = None
         self._exchange = ""
         self._standing = ""
+        self._nothing = NOTHING[0]
+
+    def explain(self, nothing: str) -> None:
+        """Use this sentence while there is no session to show."""
+        if nothing != self._nothing:
+            self._nothing = nothing
+            self.refresh()
 
     def show(self, row: Row | None, exchange: str, standing: str) -> None:
         """Show a session, who is next in its exchange, if there is one under way, and that its gateway is lost."""
@@ -141,7 +157,7 @@ class _Header(Widget):
             return super().render_line(y)
         row = self._row
         if row is None:
-            return line([(" " + NOTHING[y], inks.style("muted"))], width, self.rich_style)
+            return line([(" " + (self._nothing, NOTHING[1])[y], inks.style("muted"))], width, self.rich_style)
         return line(self._first(row, width) if y == 0 else self._second(row, width), width, self.rich_style)
 
     def _first(self, row: Row, width: int) -> list[tuple[str, Style]]:
@@ -165,7 +181,7 @@ class _Header(Widget):
             window = f" of {tokens(session.context_tokens)}" if session.context_tokens else " tokens"
             facts.append(f"{tokens(session.total_tokens)}{window}")
         if session.cost_usd is not None:
-            facts.append(money(session.cost_usd))
+            facts.append(dollars(session.cost_usd))
         facts.append(row.channel)
         policy = row.policy
         word = f"{'⊘ ' if row.denied else ''}{policy.effective} by {policy.reason}" if policy is not None else ""

@@ -1,4 +1,4 @@
-"""One transcript, live: of any length, drawing only what is on the screen (DESIGN 8).
+"""One transcript, live: of any length, drawing only what is on the screen (architecture#console).
 
 Heights of rows that nobody has seen are guesses; those around the view are made exact before they are drawn, with the
 row at the top kept where it is. At the end the view follows what is said; scrolling up lets go, `G` takes hold again.
@@ -387,7 +387,8 @@ class TranscriptView(Lines, can_focus=True):
     def _line(self, transcript: Transcript, seq: int, offset: int) -> list[Segment]:
         chunks = self._chunks(transcript, seq)
         if chunks is None:
-            return self._drawer.missing(GUESS)[0] if offset == 1 else []
+            missing = self._drawer.missing(GUESS, transcript.why_missing(seq))
+            return missing[offset - 1] if 1 <= offset <= len(missing) else []
         for chunk in chunks:
             if offset < chunk.height:
                 lines = chunk.get()

@@ -4,7 +4,6 @@ Requests are built and streams are read here; nothing does I/O. Thinking of the 
 with its signature, as the API wants it beside the results of tools; thinking of earlier turns does not.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,10 @@ from core.agents.wire import (
     Ask,
     BadReply,
     Dialect,
+    Kept,
     RawCall,
     WordsDelta,
+    arguments_text,
     call_blocks,
     count,
     error_words,
@@ -27,7 +28,8 @@ from core.agents.wire import (
     words,
 )
 from core.config.settings import ModelSettings
-from core.model.messages import Block, Message, Usage, encodable, text_block, thinking_block
+from core.model.json_codec import encodable
+from core.model.messages import Block, Message, Usage, text_block, thinking_block
 
 VERSION: Final = "2023-06-01"
 DEFAULT_MAX_TOKENS: Final = 8192
@@ -40,6 +42,13 @@ _ADAPTIVE_SINCE: Final = (4, 6)
 _CLAUDE_VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 _LENGTH_REASONS: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
 _PASSING_ERRORS: Final = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error"})
+_COUNTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "input": ("input_tokens", "prompt_tokens"),
+    "output": ("output_tokens", "completion_tokens"),
+    "cache_read": ("cache_read_input_tokens",),
+    "cache_write": ("cache_creation_input_tokens",),
+}
+"""Names of counts on the wire; the second of a line is of servers that translate from another dialect."""
 _SIGNATURE: Final = "signature"
 _REDACTED: Final = "redacted"
 
@@ -173,24 +182,25 @@ class _Part:
     Attributes:
         kind: `other` is what we do not know and leave out.
         words: Its text, its thinking, or the JSON of a tool's arguments.
-        start: What the block began with.
+        given: Arguments of a tool, or thinking that is not to be read, that the block began with.
     """
 
     kind: _Kind
-    start: Mapping[str, Any]
     words: list[str]
+    call_id: str = ""
+    name: str = ""
+    given: str = ""
     signature: str = ""
 
     def call(self) -> RawCall:
-        raw = "".join(self.words) or json.dumps(self.start.get("input") or {})
-        return RawCall(words(self.start.get("id")), words(self.start.get("name")), raw)
+        return RawCall(self.call_id, self.name, "".join(self.words) or self.given)
 
     def block(self) -> Block:
         text = encodable("".join(self.words))
         if self.kind == "text":
             return text_block(text)
         if self.kind == "redacted":
-            return {**thinking_block(""), _REDACTED: words(self.start.get("data"))}
+            return {**thinking_block(""), _REDACTED: self.given}
         return {**thinking_block(text), _SIGNATURE: self.signature} if self.signature else thinking_block(text)
 
 
@@ -214,6 +224,12 @@ class AnthropicDecoder:
         self._parts: dict[int, _Part] = {}
         self._usage: dict[str, int] = {}
         self._reason = ""
+        self._kept = Kept()
+
+    @property
+    def size(self) -> int:
+        """Characters that are kept so far."""
+        return self._kept.size
 
     def feed(self, data: str) -> list[WordsDelta]:
         """Take the data of one event, or a whole message, and return the new words in it.
@@ -223,19 +239,22 @@ class AnthropicDecoder:
         """
         if not data.strip():
             return []
-        event = load(data)
+        return self.take(load(data))
+
+    def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
+        """Take an event whose data was read as JSON already; see `feed`."""
+        self._count(event)
         match event.get("type"):
             case "message":
                 return self._whole(event)
-            case "message_start":
-                self._count(mapping(event.get("message")).get("usage"))
+            case "message_start" | "ping":
+                pass  # its usage is counted
             case "content_block_start":
                 return self._start(self._index(event, new=True), mapping(event.get("content_block")))
             case "content_block_delta":
                 return self._delta(self._index(event, new=False), mapping(event.get("delta")))
             case "message_delta":
                 self._reason = words(mapping(event.get("delta")).get("stop_reason")) or self._reason
-                self._count(event.get("usage"))
             case "message_stop":
                 self.done = True
             case _:
@@ -245,14 +264,21 @@ class AnthropicDecoder:
     def _whole(self, message: Mapping[str, Any]) -> list[WordsDelta]:
         self.done = True
         self._reason = words(message.get("stop_reason"))
-        self._count(message.get("usage"))
         blocks = enumerate(map(mapping, items(message.get("content"))))
         return [delta for n, block in blocks for delta in self._start(n, block)]
 
-    def _count(self, usage: object) -> None:
-        """Take over counts, which are sums so far; some servers say 0 at the end for what they counted before."""
-        for name, value in mapping(usage).items():
-            self._usage[name] = max(self._usage.get(name, 0), count(value))
+    def _count(self, event: Mapping[str, Any]) -> None:
+        """Take over counts, wherever an event has them: they are sums so far, and the largest is the last known.
+
+        Some servers count at the beginning and say 0 at the end, others only count at the end, or in words of another
+        dialect.
+        """
+        for holder in (event, mapping(event.get("message")), mapping(event.get("delta"))):
+            usage = mapping(holder.get("usage"))
+            for name, names in _COUNTS.items():
+                told = max(count(usage.get(each)) for each in names)
+                if told or any(each in usage for each in names):
+                    self._usage[name] = max(self._usage.get(name, 0), told)
 
     def _index(self, event: Mapping[str, Any], *, new: bool) -> int:
         """Return the place of the block an event is about; without one it is the next or the newest."""
@@ -261,24 +287,41 @@ class AnthropicDecoder:
 
     def _start(self, index: int, block: Mapping[str, Any]) -> list[WordsDelta]:
         kind = _KINDS.get(words(block.get("type")), "other")
-        part = self._parts[index] = _Part(kind, block, [], words(block.get("signature")))
+        part = self._parts[index] = self._part(kind)
+        match kind:
+            case "call":
+                part.call_id = self._kept.arguments(words(block.get("id")))
+                part.name = self._kept.arguments(words(block.get("name")))
+                part.given = self._kept.arguments(arguments_text(block.get("input") or {}))
+            case "redacted":
+                part.given = self._kept.arguments(words(block.get("data")))
+            case "thinking":
+                part.signature = self._kept.arguments(words(block.get("signature")))
+            case _:
+                pass
         return self._say(part, words(block.get("text" if kind == "text" else "thinking")))
+
+    def _part(self, kind: _Kind) -> _Part:
+        self._kept.part()
+        return _Part(kind, [])
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> list[WordsDelta]:
         kind = _KINDS.get(words(delta.get("type")), "other")
         if kind == "other":
             return []
-        part = self._parts.setdefault(index, _Part(kind, {}, []))
+        part = self._parts.get(index)
+        if part is None:
+            part = self._parts[index] = self._part(kind)
         if part.kind == "call":
-            part.words.append(words(delta.get("partial_json")))
+            part.words.append(self._kept.arguments(words(delta.get("partial_json"))))
             return []
-        part.signature += words(delta.get("signature"))
+        part.signature += self._kept.arguments(words(delta.get("signature")))
         return self._say(part, words(delta.get("text" if part.kind == "text" else "thinking")))
 
     def _say(self, part: _Part, text: str) -> list[WordsDelta]:
         if not text or part.kind not in {"text", "thinking"}:
             return []
-        part.words.append(text)
+        part.words.append(self._kept.words(text))
         return [TextDelta(encodable(text)) if part.kind == "text" else ThinkingDelta(encodable(text))]
 
     def finish(self) -> Reply:
@@ -311,8 +354,8 @@ def _raise_error(event: Mapping[str, Any]) -> None:
 
 
 def _read_usage(counts: Mapping[str, int]) -> Usage | None:
-    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return Usage(*(counts.get(name, 0) for name in names)) if counts else None
+    """Return what was counted, None where that is nothing: no reply takes no tokens, so it is not known."""
+    return Usage(**counts) if any(counts.values()) else None
 
 
 ANTHROPIC: Final = Dialect("/v1/messages", "/v1/models", headers, request_body, AnthropicDecoder)

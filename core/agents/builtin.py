@@ -4,7 +4,6 @@ It understands a few plain sentences (`help` lists them), uses the session tools
 counts one word as one token and costs nothing.
 """
 
-import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from core.agents.port import (
     ToolStarted,
     Turn,
 )
+from core.model import json_codec
 from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP
 from core.model.messages import Usage, text_block, thinking_block, tool_call_block
 
@@ -163,7 +163,7 @@ async def _use(turn: Turn, step: _Use, call_id: str, thought: str) -> AsyncGener
 
 
 def _told(step: _Use, result: ToolResult) -> str:
-    data: Any = json.loads(result.text)
+    data: Any = json_codec.decode(result.text)
     if isinstance(data, dict):
         answer = cast("dict[str, Any]", data)
         if answer.get("status") in {"error", "forbidden", "timeout"}:

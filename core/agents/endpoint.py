@@ -8,22 +8,35 @@ import asyncio
 import contextlib
 import functools
 import importlib
-import json
 import math
 import random
 from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from core.agents.anthropic import ANTHROPIC
 from core.agents.openai import OPENAI
 from core.agents.port import AgentFailure, Reply
-from core.agents.wire import Ask, BadReply, Dialect, ReplyDecoder, WordsDelta, error_words, items, load, mapping, words
+from core.agents.reading import Answer, decoded
+from core.agents.wire import (
+    OFF_LOOP_CHARS,
+    Ask,
+    BadReply,
+    Dialect,
+    ReplyDecoder,
+    WordsDelta,
+    error_words,
+    items,
+    load,
+    mapping,
+    words,
+)
 from core.config.settings import ModelApi, ModelSettings
+from core.model import json_codec
 from core.model.clock import Clock
-from core.model.errors import SwitchboardError
+from core.model.errors import Invalid, SwitchboardError
 
 if TYPE_CHECKING:
     import ssl
@@ -36,7 +49,6 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 60.0
 _QUOTED: Final = 300
 _MOST_ERROR_BYTES: Final = 64 * 1024
-_MOST_REPLY_BYTES: Final = 16 * 1024 * 1024
 _NEEDED_SOON: Final = ("httpx_sse", "anyio.streams.tls", "anyio.streams.stapled", "anyio.abc")
 """What httpx only loads with the first request, in the loop: 40 ms."""
 _GRACE: Final = 0.25
@@ -100,7 +112,7 @@ class ModelClient:
 
     async def _reply_once(self, ask: Ask) -> AsyncGenerator[WordsDelta | Reply, None]:
         http, target = await self._client(), _target(ask.model)
-        body = json.dumps(target.dialect.body(ask)).encode()
+        body = json_codec.encode(target.dialect.body(ask)).encode()
         with self._explained(target):
             async with http.stream("POST", target.reply_url, content=body, headers=target.headers()) as response:
                 await _refuse_bad_status(response, target)
@@ -113,7 +125,7 @@ class ModelClient:
         with self._explained(target):
             async with http.stream("GET", target.models_url, headers=target.headers()) as response:
                 await _refuse_bad_status(response, target)
-                listed = load(await _whole_body(response))
+                listed = load(await Answer(response).whole())
         ids = (words(mapping(entry).get("id")) for entry in items(listed.get("data")))
         found = next(filter(None, ids), "")
         if not found:
@@ -293,7 +305,7 @@ async def _refuse_bad_status(response: "httpx.Response", target: _Target) -> Non
         raise target.failure(
             f"answered with a redirect to {place}", "redirects are not followed: set the base URL to the right address"
         )
-    text = f"{status} {_error_text(await _read(response, _MOST_ERROR_BYTES), status)}"
+    text = f"{status} {_error_text((await Answer(response).read(_MOST_ERROR_BYTES))[0], status)}"
     if status in {401, 403}:
         raise target.failure(f"refused: {text}", target.key_hint())
     if status == HTTPStatus.NOT_FOUND:
@@ -307,8 +319,8 @@ async def _refuse_bad_status(response: "httpx.Response", target: _Target) -> Non
 def _error_text(body: str, status: int) -> str:
     """Return the words of an error's body: what JSON says, or the text; a page of HTML says nothing."""
     try:
-        found = error_words(json.loads(body))
-    except (ValueError, RecursionError):
+        found = error_words(json_codec.heal(body))
+    except Invalid:
         found = "" if body.lstrip().startswith("<") else body.strip()
     if found:
         return found
@@ -323,46 +335,27 @@ async def read_reply(response: "httpx.Response", decoder: ReplyDecoder) -> Async
     """
     import httpx_sse  # only when httpx, which it imports, is there
 
+    answer = Answer(response)
     if "text/event-stream" in response.headers.get("content-type", ""):
-        async with contextlib.aclosing(httpx_sse.EventSource(response).aiter_sse()) as events:
+        source = httpx_sse.EventSource(cast("httpx.Response", answer))  # it reads nothing else of a response
+        async with contextlib.aclosing(source.aiter_sse()) as events:
             async for event in events:
-                for delta in decoder.feed(event.data):
+                for delta in await decoded(decoder, event.data):
                     yield delta
                 if decoder.done:
                     break
             await _let_end(events)
     else:
-        for delta in decoder.feed(await _whole_body(response)):
+        for delta in await decoded(decoder, await answer.whole()):
             yield delta
-    yield decoder.finish()
-
-
-async def _whole_body(response: "httpx.Response") -> str:
-    """Read an answer that is not a stream; it must be JSON."""
-    body = await _read(response, _MOST_REPLY_BYTES)
-    if not body.strip():
-        raise BadReply("answered without any reply")
-    if not body.lstrip().startswith(("{", "[")):
-        kind = response.headers.get("content-type", "") or "something without a type"
-        raise BadReply(f"answered with {kind}, which is no model's reply: check its base URL")
-    return body
-
-
-async def _read(response: "httpx.Response", most: int) -> str:
-    """Read at most so many bytes of a body."""
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) >= most:
-            break
-    return body[:most].decode("utf-8", "replace")
+    yield await asyncio.to_thread(decoder.finish) if decoder.size > OFF_LOOP_CHARS else decoder.finish()
 
 
 async def _let_end(events: AsyncGenerator[Any, None]) -> None:
     """Give a finished stream a moment to end; what it still says does not matter."""
     import httpx
 
-    with contextlib.suppress(TimeoutError, httpx.TransportError):
+    with contextlib.suppress(TimeoutError, httpx.TransportError, BadReply):
         async with asyncio.timeout(_GRACE):
             async for _ in events:
                 pass

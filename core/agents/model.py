@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Final
@@ -10,8 +9,9 @@ from typing import Final
 from core.agents.endpoint import ModelClient
 from core.agents.port import AgentEvent, AgentFailure, Reply, ToolEnded, ToolResult, ToolStarted, Turn
 from core.agents.window import visible_part
-from core.agents.wire import BAD_ARGUMENTS, Ask, called_tools
+from core.agents.wire import BAD_ARGUMENTS, Ask, called_tools, read_arguments
 from core.config.settings import ModelSettings
+from core.model import json_codec
 from core.model.messages import Block, Message, text_block
 
 MAX_ROUNDS: Final = 50
@@ -94,12 +94,13 @@ async def _run_tool(turn: Turn, call: Block) -> ToolResult:
     if name not in known:
         return _refusal(f"there is no tool with this name: use {', '.join(known)}" if known else "there are no tools")
     if BAD_ARGUMENTS in call:
-        return _refusal("the arguments are not a JSON object: call the tool again with one")
+        _, why = await asyncio.to_thread(read_arguments, call[BAD_ARGUMENTS])
+        return _refusal(f"the arguments {why}: call the tool again with a JSON object")
     return await turn.call_tool(call["id"], name, call["arguments"])
 
 
 def _refusal(why: str) -> ToolResult:
-    return ToolResult(json.dumps({"status": "error", "error": why}), is_error=True)
+    return ToolResult(json_codec.encode({"status": "error", "error": why}), is_error=True)
 
 
 def _reply_message(reply: Reply) -> Message:

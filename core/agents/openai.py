@@ -5,10 +5,9 @@ without index or id, two calls under one index, thinking under two names, usage 
 whole completion though a stream was asked for.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 from core.agents.port import Reply, TextDelta, ThinkingDelta
@@ -17,8 +16,10 @@ from core.agents.wire import (
     Ask,
     BadReply,
     Dialect,
+    Kept,
     RawCall,
     WordsDelta,
+    arguments_text,
     call_blocks,
     called_tools,
     count,
@@ -26,13 +27,17 @@ from core.agents.wire import (
     items,
     load,
     mapping,
+    read_arguments,
     words,
 )
 from core.config.settings import ModelSettings
-from core.model.messages import Block, Message, Usage, encodable, text_block, thinking_block
+from core.model import json_codec
+from core.model.json_codec import encodable
+from core.model.messages import Block, Message, Usage, text_block, thinking_block
 
 _EFFORTS: Final = frozenset({"minimal", "low", "medium", "high"})
 _THINKING_FIELDS: Final = ("reasoning_content", "reasoning")
+_MOST_LOOKED_AT: Final = 64 * 1024
 _FIELD: Final = "field"
 """Of a `thinking` block: under which name it came, and goes back to the model that wrote it."""
 
@@ -116,7 +121,10 @@ def _assistant(message: Message, ask: Ask) -> list[dict[str, Any]]:
         {
             "id": str(call.get("id", "")),
             "type": "function",
-            "function": {"name": str(call.get("name", "")), "arguments": json.dumps(call.get("arguments") or {})},
+            "function": {
+                "name": str(call.get("name", "")),
+                "arguments": json_codec.encode(call.get("arguments") or {}),
+            },
         }
         for call in calls
     ]
@@ -157,12 +165,11 @@ class _Call:
 
     @property
     def complete(self) -> bool:
-        """Whether the arguments so far are one whole JSON value."""
-        try:
-            json.loads("".join(self.fragments))
-        except (ValueError, RecursionError):
+        """Whether the arguments so far are one whole JSON object; of very long ones nobody looks."""
+        if not self.fragments or not self.fragments[-1].rstrip().endswith("}"):
             return False
-        return True
+        raw = "".join(self.fragments)
+        return len(raw) <= _MOST_LOOKED_AT and not read_arguments(raw)[1]
 
 
 class OpenAIDecoder:
@@ -174,6 +181,12 @@ class OpenAIDecoder:
         self._calls: list[_Call] = []
         self._usage: Usage | None = None
         self._reason = ""
+        self._kept = Kept()
+
+    @property
+    def size(self) -> int:
+        """Characters that are kept so far."""
+        return self._kept.size
 
     def feed(self, data: str) -> list[WordsDelta]:
         """Take the data of one event, or a whole completion, and return the new words in it.
@@ -186,11 +199,14 @@ class OpenAIDecoder:
         if data.strip() == "[DONE]":
             self.done = True
             return []
-        chunk = load(data)
-        _raise_error(chunk)
-        self._usage = _read_usage(chunk.get("usage")) or self._usage
+        return self.take(load(data))
+
+    def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
+        """Take an event whose data was read as JSON already; see `feed`."""
+        _raise_error(event)
+        self._usage = _read_usage(event.get("usage")) or self._usage
         deltas: list[WordsDelta] = []
-        for choice in map(mapping, items(chunk.get("choices"))):
+        for choice in map(mapping, items(event.get("choices"))):
             if count(choice.get("index")) == 0:
                 deltas.extend(self._choice(choice))
         return deltas
@@ -223,8 +239,9 @@ class OpenAIDecoder:
     def _add(self, piece: _Piece, text: str) -> WordsDelta:
         if text:
             if not self._pieces or self._pieces[-1].kind != piece.kind:
+                self._kept.part()
                 self._pieces.append(piece)
-            self._pieces[-1].parts.append(text)
+            self._pieces[-1].parts.append(self._kept.words(text))
         return TextDelta(encodable(text)) if piece.kind == "text" else ThinkingDelta(encodable(text))
 
     def _fragment(self, fragment: Mapping[str, Any], *, whole: int | None) -> None:
@@ -233,10 +250,11 @@ class OpenAIDecoder:
         index = fragment.get("index") if whole is None else whole
         call_id, name = words(fragment.get("id")), words(function.get("name"))
         call = self._call_of(index if isinstance(index, int) else None, call_id, name)
-        call.call_id = call.call_id or call_id
-        call.name = call.name or name
+        call.call_id = call.call_id or self._kept.arguments(call_id)
+        call.name = call.name or self._kept.arguments(name)
         arguments = function.get("arguments")
-        call.fragments.append(json.dumps(arguments) if isinstance(arguments, Mapping) else words(arguments))
+        text = arguments_text(cast("object", arguments)) if isinstance(arguments, dict) else words(arguments)
+        call.fragments.append(self._kept.arguments(text))
 
     def _call_of(self, index: int | None, call_id: str, name: str) -> _Call:
         """Find the call that a fragment continues, or begin a new one.
@@ -256,6 +274,7 @@ class OpenAIDecoder:
             found = None
         if found is None:
             found = _Call(index)
+            self._kept.part()
             self._calls.append(found)
         return found
 

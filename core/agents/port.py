@@ -1,4 +1,4 @@
-"""What an agent backend is: it gets one turn and yields what happens in it (DESIGN 6)."""
+"""What an agent backend is: it gets one turn and yields what happens in it (architecture#agents)."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

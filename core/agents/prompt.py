@@ -1,12 +1,13 @@
-"""The words of a user message as a model reads them: what came from another session says so (S8, DESIGN 11.5)."""
+"""The words of a user message as a model reads them: what came from another session says so (S8,
+architecture#threats)."""
 
-import unicodedata
 from typing import Final
 
+from core.agents.lookalike import bracket_of
 from core.model.messages import INTER_SESSION, Message, Provenance
 
 MARKER: Final = "[Inter-session message"
-_MARKER_FOLDED: Final = MARKER.casefold()
+_MARKER_SKELETON: Final = "intersessionmessage"
 
 
 def prompt_text(message: Message) -> str:
@@ -35,20 +36,5 @@ def _field(value: str) -> str:
 
 
 def _escaped(line: str) -> str:
-    if not _claims_marker(line):
-        return line
-    at = next((n for n, c in enumerate(line) if _plain(c) == "["), 0)
-    return f"{line[:at]}\\{line[at:]}"
-
-
-def _claims_marker(line: str) -> bool:
-    """Whether a reader would take the line for a marker: case, look-alike widths and invisible characters aside."""
-    if "[" not in line and "［" not in line:
-        return False
-    return _plain(line).lstrip().casefold().startswith(_MARKER_FOLDED)
-
-
-def _plain(text: str) -> str:
-    if text.isascii():
-        return text
-    return "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
+    at = bracket_of(line, _MARKER_SKELETON)
+    return line if at is None else f"{line[:at]}\\{line[at:]}"

@@ -10,10 +10,23 @@ from uuid import uuid4
 
 from core.agents.port import AgentFailure, Reply, TextDelta, ThinkingDelta
 from core.config.settings import ModelSettings
-from core.model.messages import Block, Message, encodable, tool_call_block
+from core.model import json_codec
+from core.model.errors import Invalid
+from core.model.json_codec import encodable
+from core.model.messages import Block, Message, tool_call_block
 from core.model.tools import Tool
 
 WordsDelta = TextDelta | ThinkingDelta
+MAX_WORDS: Final = 2_000_000
+"""Characters of text and thinking in one reply."""
+MAX_ARGUMENTS: Final = 2_000_000
+"""Characters of tools' arguments in one reply, as JSON."""
+MAX_PARTS: Final = 5_000
+OFF_LOOP_CHARS: Final = 256 * 1024
+"""JSON that is longer is parsed in a thread."""
+_MAX_VALUES: Final = 100_000
+"""Of JSON that is so long; even a thread that builds more of them holds up all others."""
+_QUOTED: Final = 1_000
 BAD_ARGUMENTS: Final = "argumentsText"
 """Field of a `toolCall` block that keeps arguments which are no JSON object, as the model wrote them."""
 
@@ -53,6 +66,54 @@ class BadReply(AgentFailure):
         self.passing = passing
 
 
+class Kept:
+    """Counts what is kept of one reply, so that no endpoint can fill the memory.
+
+    Attributes:
+        size: Characters so far.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._words = 0
+        self._parts = 0
+
+    def words(self, text: str) -> str:
+        """Count words or thinking, and return them.
+
+        Raises:
+            BadReply: They are too many.
+        """
+        self._words += len(text)
+        self.size += len(text)
+        if self._words > MAX_WORDS:
+            raise BadReply(f"sent a reply of more than {MAX_WORDS:,} characters: give it a smaller task")
+        return text
+
+    def arguments(self, text: str) -> str:
+        """Count arguments of tools, and return them.
+
+        Raises:
+            BadReply: They are too many.
+        """
+        self.size += len(text)
+        if self.size - self._words > MAX_ARGUMENTS:
+            raise BadReply(
+                f"called tools with more than {MAX_ARGUMENTS:,} characters of arguments: give it a smaller task"
+            )
+        return text
+
+    def part(self) -> None:
+        """Count a block of the reply.
+
+        Raises:
+            BadReply: They are too many.
+        """
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise BadReply(f"sent a reply of more than {MAX_PARTS:,} parts: give it a smaller task")
+
+
 class ReplyDecoder(Protocol):
     """Reads one answer; it does no I/O.
 
@@ -62,12 +123,21 @@ class ReplyDecoder(Protocol):
 
     done: bool
 
+    @property
+    def size(self) -> int:
+        """Characters that are kept so far."""
+        ...
+
     def feed(self, data: str) -> list[WordsDelta]:
         """Take the data of one event, or a whole answer that was not streamed, and return the new words in it.
 
         Raises:
             BadReply: It is an error of the provider, or no JSON object.
         """
+        ...
+
+    def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
+        """Take an event whose data was read as JSON already; see `feed`."""
         ...
 
     def finish(self) -> Reply:
@@ -103,14 +173,21 @@ def load(data: str) -> Mapping[str, Any]:
     Raises:
         BadReply: It is something else.
     """
+    if not _is_sparse(data):
+        raise BadReply(f"sent JSON of more than {_MAX_VALUES:,} values in one piece, which no reply needs")
     try:
-        value: object = json.loads(data)
+        value: object = json.loads(data)  # what is stored of it is checked where that is made
     except (ValueError, RecursionError):
-        raise BadReply(f"sent something that is not JSON: {data}") from None
+        raise BadReply(f"sent something that is not JSON: {data[:_QUOTED]}") from None
     first = next(iter(items(value)), value)
     if not isinstance(first, Mapping):
-        raise BadReply(f"sent JSON that is not an object: {data}")
+        raise BadReply(f"sent JSON that is not an object: {data[:_QUOTED]}")
     return cast("Mapping[str, Any]", first)
+
+
+def _is_sparse(data: str) -> bool:
+    """Whether long JSON is long for its texts, and not for the number of its values; commas in texts count too."""
+    return len(data) <= OFF_LOOP_CHARS or sum(map(data.count, ",[{")) <= _MAX_VALUES
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -173,14 +250,28 @@ def call_blocks(calls: Iterable[RawCall]) -> list[Block]:
     return blocks
 
 
-def _call_block(call_id: str, name: str, raw: str) -> Block:
+def arguments_text(arguments: object) -> str:
+    """Return the arguments of a call that came as an object, as the text they would have come as."""
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def read_arguments(raw: str) -> tuple[Mapping[str, Any], str]:
+    """Return the arguments of a call, and why they cannot be used, to follow `the arguments`; empty when they can."""
+    if not raw.strip():
+        return {}, ""
+    if not _is_sparse(raw):
+        return {}, f"hold more than {_MAX_VALUES:,} values"
     try:
-        arguments: object = json.loads(raw) if raw.strip() else None
-    except (ValueError, RecursionError):
-        arguments = raw
-    block = tool_call_block(call_id, name, mapping(arguments))
-    is_usable = arguments is None or isinstance(arguments, Mapping)
-    return block if is_usable else {**block, BAD_ARGUMENTS: encodable(raw)}
+        value = json_codec.decode(raw)
+    except Invalid as error:
+        return {}, f"are not valid ({error.message})"
+    return mapping(value), "" if value is None or isinstance(value, Mapping) else "are not a JSON object"
+
+
+def _call_block(call_id: str, name: str, raw: str) -> Block:
+    arguments, why = read_arguments(raw)
+    block = tool_call_block(call_id, name, arguments)
+    return {**block, BAD_ARGUMENTS: encodable(raw)} if why else block
 
 
 def called_tools(content: Iterable[Block]) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Turns the parsed file and the environment into the settings of the runtime (DESIGN 10)."""
+"""Turns the parsed file and the environment into the settings of the runtime (architecture#configuration)."""
 
 import difflib
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from core.config.names import dotted, unknown_names
 from core.config.schema import (
     AgentEntry,
     ConfigFile,
@@ -86,6 +87,7 @@ def build(file: ConfigFile, environment: Mapping[str, str], *, notices: list[str
     agents = {agent_id: _agent(agent_id, found.entry, file, default_model) for agent_id, found in entries.items()}
     for agent_id, found in entries.items():
         _check_model(agents[agent_id].model, found, models)
+    notices += unknown_names(file, [(dotted(found.path), found.entry) for found in entries.values()], list(entries))
     return Settings(
         rules=_rules(file, entries),
         agents=agents,
@@ -166,8 +168,14 @@ def _rules(file: ConfigFile, entries: dict[str, _Listed]) -> RuleSet:
 
 def _agent_rules(agent_id: str, entry: AgentEntry, defaults: SandboxSection) -> AgentRules:
     mode = entry.sandbox.mode or defaults.mode or "off"
-    allow = tuple(pattern.lower() for pattern in entry.subagents.allow_agents)
-    return AgentRules(agent_id, entry.name, sandboxed=mode != "off", allow_agents=allow, tools=_filter(entry.tools))
+    return AgentRules(
+        agent_id,
+        entry.name,
+        sandboxed=mode != "off",
+        allow_agents=tuple(pattern.lower() for pattern in entry.subagents.allow_agents),
+        tools=_filter(entry.tools),
+        sandbox=entry.sandbox.session_tools_visibility,
+    )
 
 
 def _filter(lists: ToolLists) -> ToolFilter:
@@ -204,6 +212,7 @@ def _models(file: ConfigFile, notices: list[str]) -> dict[str, ModelSettings]:
                 entry.context_window,
                 entry.max_tokens,
                 price,
+                "image" in entry.input if entry.input is not None else None,
             )
             models[model.ref] = model
     return models

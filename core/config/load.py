@@ -13,13 +13,14 @@ from pydantic_core import ErrorDetails
 
 from core.config.build import Misfit, build
 from core.config.gateways import shown_url
+from core.config.names import PathInFile, dotted
 from core.config.paths import Places
 from core.config.schema import CLOSED, OTHERS_NAMES, ConfigFile, field_names
 from core.config.settings import Settings
+from core.files import folder_problem
 from core.model.errors import Invalid
 from core.model.keys import quoted
 
-PathInFile = tuple[str | int, ...]
 _Extra = tuple[type[BaseModel], PathInFile, str]
 """A section, where it stands, and a name in it that is not ours."""
 _NEAR: Final = 0.8
@@ -33,6 +34,7 @@ def load(places: Places, environment: Mapping[str, str] = os.environ) -> Setting
         Invalid: The file is missing though it was named, cannot be read or parsed, or holds a wrong value or a name
             that nearly is one of ours.
     """
+    _check_folder(places)
     text = _read(places)
     if text is None:
         return build(ConfigFile(), environment, notices=[], config=None)
@@ -46,6 +48,20 @@ def load(places: Places, environment: Mapping[str, str] = os.environ) -> Setting
         return build(parsed, environment, notices=notices, config=places.config)
     except Misfit as error:
         raise Invalid(f"{_place(text, places.config, error.path)} {error.problem}") from None
+
+
+def _check_folder(places: Places) -> None:
+    """Refuse a configuration that others may write; root, or the folder for everybody's temporary files, may hold it.
+
+    Raises:
+        Invalid: They may; the sentence holds the command that helps.
+    """
+    try:
+        problem = folder_problem(places.config.parent, trusted=frozenset({0}))
+    except OSError:
+        return  # there is none
+    if problem:
+        raise Invalid(f"the configuration is not safe: {problem}")
 
 
 def _read(places: Places) -> str | None:
@@ -166,14 +182,6 @@ def _extras_of_value(value: object, path: PathInFile) -> list[_Extra]:
         entries = cast("Mapping[str, object]", value).items()
         return [extra for name, item in entries for extra in _extras_of_value(item, (*path, name))]
     return []
-
-
-def dotted(path: PathInFile) -> str:
-    """Return a path as people write it: `session.sendPolicy.rules[0].action`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
-    return text if text.isprintable() else quoted(text)
 
 
 def _place(text: str, file: Path, path: PathInFile) -> str:

@@ -1,4 +1,4 @@
-"""Where state and configuration live (DESIGN 10)."""
+"""Where state and configuration live (architecture#files)."""
 
 import os
 from collections.abc import Mapping
@@ -45,15 +45,20 @@ def find_places(
         config_file = platformdirs.user_config_path(APP_NAME, appauthor=False) / CONFIG_NAME
         origin = "the platform's default"
     return Places(
-        _absolute(Path(state) if state else state_dir),
-        _absolute(Path(config) if config else config_file),
+        absolute(Path(state) if state else state_dir),
+        absolute(Path(config) if config else config_file),
         "--state" if state else origin,
         "--config" if config else origin,
         config_required=config is not None,
     )
 
 
-def _absolute(path: Path) -> Path:
+def absolute(path: Path) -> Path:
+    """Return where a path of the command line leads.
+
+    Raises:
+        Invalid: It starts from a home or a working directory that does not exist.
+    """
     try:
         return path.expanduser().absolute()
     except (RuntimeError, OSError):  # no such user; the working directory was removed

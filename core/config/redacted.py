@@ -1,19 +1,27 @@
-"""The configuration file as clients may see it: everything but the secrets."""
+"""The configuration file as clients may see it: what we know and know to be no secret; of all else only the names."""
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from types import NoneType
+from typing import Any, Final, cast, get_args, get_origin
+from urllib.parse import urlsplit
 
 import pyjson5
+from pydantic import AliasChoices
+from pydantic.alias_generators import to_camel
 
 from core.config.paths import Places
-from core.model.messages import encodable
+from core.config.schema import ConfigFile, SecretRef, Section
+from core.model.json_codec import encodable
 from core.rules.redact import redact
 
 REDACTED: Final = "__OPENCLAW_REDACTED__"
 """What clients of OpenClaw know as a value that is kept from them."""
-_SECRET_NAME: Final = re.compile(r"api_?key|token|passw|secret|credential|private_?key|authorization|cookie", re.I)
-_PASSWORD: Final = re.compile(r"//[^/\s@]*@")
+LONGEST_PART: Final = 24
+"""Characters of a part of a URL's path; one that is longer may be a password, as in those of webhooks."""
+_URL: Final = re.compile(r"[A-Za-z][\w+.-]*://[^\s\"'<>]+")
+_UNKNOWN: Final = object()
+"""The kind of what is not in our configuration: it may be a secret, whatever it is called."""
 
 
 def redacted_config(places: Places) -> dict[str, Any]:
@@ -22,18 +30,67 @@ def redacted_config(places: Places) -> dict[str, Any]:
         data: object = pyjson5.loads(places.config.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, pyjson5.Json5Exception):
         return {}
-    return _without_secrets(cast("dict[str, Any]", data)) if isinstance(data, dict) else {}
+    return _section(cast("dict[str, Any]", data), ConfigFile) if isinstance(data, dict) else {}
 
 
-def _without_secrets(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _shown(value, secret=_SECRET_NAME.search(name) is not None) for name, value in section.items()}
+def _shown(value: object, kind: object) -> object:
+    """Return a value as it may be seen.
 
-
-def _shown(value: object, *, secret: bool) -> object:
+    Args:
+        kind: Its type in the configuration, or `_UNKNOWN`.
+    """
+    kind = _plain(kind)
     if isinstance(value, dict):
-        return _without_secrets(cast("dict[str, Any]", value))  # {env: "NAME"} and {file: "PATH"} hold no secret
+        return _section(cast("dict[str, Any]", value), kind)
     if isinstance(value, list):
-        return [_shown(item, secret=secret) for item in cast("list[object]", value)]
-    if not isinstance(value, str):
+        item = get_args(kind)[0] if get_origin(kind) is list else _UNKNOWN
+        return [_shown(each, item) for each in cast("list[object]", value)]
+    if value is None or isinstance(value, bool):
         return value
-    return REDACTED if secret else redact(_PASSWORD.sub("//…@", encodable(value)))
+    if kind is _UNKNOWN or kind is SecretRef:
+        return REDACTED
+    return redact(_URL.sub(_plain_url, encodable(value))) if isinstance(value, str) else value
+
+
+def _section(value: Mapping[str, Any], kind: object) -> dict[str, Any]:
+    if isinstance(kind, type) and issubclass(kind, Section):
+        kinds = _fields(kind)  # of a SecretRef: {env: "NAME"} and {file: "PATH"} say where a secret is, and hold none
+        return {name: _shown(each, kinds.get(name, _UNKNOWN)) for name, each in value.items()}
+    of_each = get_args(kind)[1] if get_origin(kind) is dict else _UNKNOWN
+    return {name: _shown(each, of_each) for name, each in value.items()}
+
+
+def _fields(section: type[Section]) -> dict[str, object]:
+    found = dict[str, object]()
+    for name, field in section.model_fields.items():
+        other = field.validation_alias
+        names = other.choices if isinstance(other, AliasChoices) else [field.alias or to_camel(name)]
+        if section is SecretRef and name == "literal":
+            continue
+        found |= {str(each): field.annotation for each in names}
+    return found
+
+
+def _plain(kind: object) -> object:
+    """Return a type without what is said of it beside, and without None; of several that are left, the first."""
+    while True:
+        if hasattr(kind, "__metadata__"):
+            kind = get_args(kind)[0]
+        elif any(each is NoneType for each in get_args(kind)):
+            kind = next(each for each in get_args(kind) if each is not NoneType)
+        else:
+            return kind
+
+
+def _plain_url(found: re.Match[str]) -> str:
+    """Return a URL without user, password and query."""
+    try:
+        parts = urlsplit(found[0])
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return REDACTED
+    place = f"[{host}]" if ":" in host else host
+    place += f":{port}" if port is not None else ""
+    user = "…@" if "@" in parts.netloc else ""
+    path = parts.path if all(len(part) <= LONGEST_PART for part in parts.path.split("/")) else "/…"
+    return f"{parts.scheme}://{user}{place}{path}{'?…' if parts.query else ''}"

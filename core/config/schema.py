@@ -248,6 +248,7 @@ class ModelEntry(Section):
     id: Annotated[str, Field(min_length=1)]
     context_window: Positive | None = None
     max_tokens: Positive | None = None
+    input: list[str] | None = None
     cost: CostSection | None = None
 
 

@@ -1,5 +1,5 @@
 """The configuration as the runtime uses it: immutable, complete, without a parser's types. A run keeps the one it was
-claimed under (DESIGN 5)."""
+claimed under (architecture#configuration)."""
 
 import os
 from dataclasses import dataclass, field
@@ -90,6 +90,7 @@ class ModelSettings:
         model_id: As the provider knows it; empty means the first that the endpoint lists.
         context_window: Tokens, None when unknown.
         max_tokens: Most tokens of one reply, None to leave it to the endpoint.
+        images: Whether it reads images; None where nobody has said.
     """
 
     provider: str
@@ -100,6 +101,12 @@ class ModelSettings:
     context_window: int | None = None
     max_tokens: int | None = None
     price: Price | None = None
+    images: bool | None = None
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it may be sent images: endpoints for many models refuse a whole request that has one."""
+        return self.api == "anthropic-messages" if self.images is None else self.images
 
     @property
     def ref(self) -> str:
@@ -196,7 +203,7 @@ class Settings:
         subagent_timeout_ms: Default for the run of a sub-agent, 0 for none.
         archive_after_ms: A sub-agent goes to the archive that long after its run has ended, 0 for never (W7).
         max_ping_pong_turns: Turns of the reply-back loop after a send, 0 to 5 (S9).
-        max_hops: Sends that one message of a person may cause, directly or not (DESIGN 5).
+        max_hops: Sends that one message of a person may cause, directly or not (architecture#exchanges).
         gateways: Gateways elsewhere, by name, in the order of the file.
         notices: Sentences about what was ignored or is unwise; shown once.
         origins: Where each setting that is not a default came from, for `doctor`: (setting, value, place).

@@ -1,4 +1,5 @@
-"""A gateway made of several, so that whoever uses it shows them in one list without knowing (DESIGN 14).
+"""A gateway made of several, so that whoever uses it shows them in one list without knowing
+(architecture#several-gateways).
 
 The gateway without a name keeps its keys; keys and ids of gateway `prod` are shown as `@prod:<key>`. Reads over all of
 them ask those that are reached and wait for none that is slow; writes go to the one that their key names.
@@ -14,21 +15,35 @@ from typing import Any, Final, TypeVar
 
 from core.fleet.feed import FleetFeed
 from core.gateway import Action, AgentInfo, Gateway, ModelInfo, NativeTool
-from core.model.access import Caller, One, Operator, Scope, Tree
-from core.model.connection import REACHED, Connection
-from core.model.errors import Forbidden, SwitchboardError
+from core.model.access import Agents, Caller, One, Operator, Scope, Tree
+from core.model.connection import REACHED, Connection, unreached
+from core.model.errors import Forbidden, SwitchboardError, Unavailable
 from core.model.events import ConnectionChanged, Cursor, Event, Reloaded
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.keys import split
 from core.model.messages import Draft, Message
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
-from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.model.sessions import (
+    HistoryPage,
+    NewSession,
+    Override,
+    SearchHit,
+    SearchHits,
+    Session,
+    SessionPage,
+    SessionPatch,
+    SessionQuery,
+    Unsearched,
+    unsearched,
+)
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 
 T = TypeVar("T")
 ANSWER_SECONDS: Final = 1.0
 """How long a read over all gateways waits for one of them; a list that comes later follows by itself."""
+SEARCH_SECONDS: Final = 3.0
+"""How long a search does: what comes later does not follow."""
 
 
 class Fleet:
@@ -95,6 +110,10 @@ class Fleet:
         """Return how each of its gateways is reached."""
         return tuple(gateway.connection for gateway in self._members.values())
 
+    def reached(self) -> set[str]:
+        """Return the names of the gateways that answer."""
+        return {name for name, gateway in self._members.items() if gateway.connection.state in REACHED}
+
     def reach(self, ref: str) -> Connection:
         """Return how the gateway of a key or id is reached."""
         return self.of(ref).connection
@@ -125,6 +144,10 @@ class Fleet:
             return _refusal(self.of(key), action, key)
         reasons = [_refusal(gateway, action, None) for gateway in self._members.values()]
         return None if None in reasons else reasons[0]
+
+    def unready(self) -> str | None:
+        """Return why nothing can be accepted at home now; None when all is well."""
+        return self._members[self.home].unready()
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session, None where its gateway does not tell its rules."""
@@ -172,12 +195,35 @@ class Fleet:
     async def search(
         self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
     ) -> list[SearchHit]:
-        """Return messages that hold every word, newest first."""
+        """Return messages that hold every word, newest first, and which gateways were not looked into, and why.
+
+        Raises:
+            SwitchboardError: Why the only gateway was not.
+        """
         root = key or _root(scope)
-        if root is not None:
-            return await self.of(root).search(text, scope, key=key, limit=limit, redacted=redacted)
-        found = await self._asked(lambda gateway: gateway.search(text, scope, limit=limit, redacted=redacted))
-        return list(merge(*found, key=lambda hit: -hit.timestamp))[:limit]
+        if root is None and len(self._members) > 1:
+            answers = await asyncio.gather(
+                *(self._search_in(name, text, scope, limit=limit, redacted=redacted) for name in self._members)
+            )
+            hits = list(merge(*answers, key=lambda hit: -hit.timestamp))[:limit]
+            return SearchHits(hits, chain.from_iterable(unsearched(answer) for answer in answers))
+        gateway = self._members[self.home] if root is None else self.of(root)
+        if root is None and (reason := unreached(gateway.connection)) is not None:
+            raise Unavailable(reason)
+        return await gateway.search(text, scope, key=key, limit=limit, redacted=redacted)
+
+    async def _search_in(self, name: str, text: str, scope: Scope, *, limit: int, redacted: bool) -> list[SearchHit]:
+        gateway = self._members[name]
+        reason = unreached(gateway.connection)
+        if reason is None:
+            try:
+                async with asyncio.timeout(SEARCH_SECONDS):
+                    return await gateway.search(text, scope, limit=limit, redacted=redacted)
+            except TimeoutError:
+                reason = f"it did not answer within {SEARCH_SECONDS:g} s"
+            except SwitchboardError as error:
+                reason = error.message
+        return SearchHits(unsearched=(Unsearched(name or "this machine", reason),))
 
     async def deliveries(
         self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
@@ -187,6 +233,11 @@ class Fleet:
             return await self.of(key).deliveries(key, states=states, limit=limit)
         found = await self._asked(lambda gateway: gateway.deliveries(states=states, limit=limit))
         return list(merge(*found, key=lambda delivery: -delivery.created_at))[:limit]
+
+    async def overrides(self) -> dict[str, Override]:
+        """Return the overrides that wait for a session of their key, of all gateways that are reached."""
+        found = await self._asked(lambda gateway: gateway.overrides())
+        return {key: override for part in found for key, override in part.items()}
 
     async def agents(self) -> list[AgentInfo]:
         """Return the agents that are configured at home."""
@@ -349,11 +400,7 @@ async def _in_time(answer: Awaitable[T]) -> tuple[T] | tuple[()]:
 
 
 def _refusal(gateway: Gateway, action: Action, key: str | None) -> str | None:
-    connection = gateway.connection
-    if connection.state in REACHED:
-        return gateway.refusal(action, key)
-    words = {"lost": "is lost and being reached again", "refused": "refused the connection"}
-    return f"{connection.name or 'the gateway'} {words.get(connection.state, 'is not connected yet')}"
+    return unreached(gateway.connection) or gateway.refusal(action, key)
 
 
 def _root(scope: Scope) -> str | None:
@@ -362,6 +409,8 @@ def _root(scope: Scope) -> str | None:
             return root
         case One(key):
             return key
+        case Agents(_, root):
+            return root
         case _:
             return None
 

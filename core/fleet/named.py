@@ -11,10 +11,21 @@ from core.model.access import Caller, Scope
 from core.model.connection import Connection
 from core.model.events import Cursor, Event
 from core.model.exchanges import Delivery, DeliveryState, Exchange
-from core.model.keys import resolve
 from core.model.messages import Draft, Message
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
-from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.model.sessions import (
+    HistoryPage,
+    NewSession,
+    Override,
+    SearchHit,
+    SearchHits,
+    Session,
+    SessionPage,
+    SessionPatch,
+    SessionQuery,
+    Unsearched,
+    unsearched,
+)
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 
@@ -48,6 +59,10 @@ class Named:
         """Return why an action is not possible, None when it is."""
         return self.inner.refusal(action, self._naming.maybe_bare(key))
 
+    def unready(self) -> str | None:
+        """Return why nothing can be accepted there now; None when all is well."""
+        return self.inner.unready()
+
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session, None where the rules are not told."""
         return self.inner.policy_of(self._naming.bare_session(session))
@@ -75,8 +90,8 @@ class Named:
 
     async def get_session(self, ref: str, scope: Scope) -> Session:
         """Return one session by key, in any spelling, or id."""
-        naming, rules = self._naming, self.inner.rules
-        key = resolve(naming.bare(ref), rules.default_agent, global_scope=rules.global_scope)
+        naming = self._naming
+        key = self.inner.rules.resolve(naming.bare(ref))
         return naming.session(await self.inner.get_session(key, naming.scope(scope)))
 
     async def history(
@@ -110,7 +125,9 @@ class Named:
         hits = await self.inner.search(
             text, naming.scope(scope), key=naming.maybe_bare(key), limit=limit, redacted=redacted
         )
-        return [replace(hit, key=naming.ref(hit.key), session_id=naming.ref(hit.session_id)) for hit in hits]
+        named = [replace(hit, key=naming.ref(hit.key), session_id=naming.ref(hit.session_id)) for hit in hits]
+        places = (Unsearched(f"{each.place} of {naming.name}", each.reason) for each in unsearched(hits))
+        return SearchHits(named, places)
 
     async def agents(self) -> list[AgentInfo]:
         """Return the configured agents, the default one first."""
@@ -133,6 +150,10 @@ class Named:
     async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
         """Return the newest exchanges of a session, newest first."""
         return [self._pair(*found) for found in await self.inner.exchanges(self._naming.bare(key), limit=limit)]
+
+    async def overrides(self) -> dict[str, Override]:
+        """Return the overrides that wait for a session of their key."""
+        return {self._naming.ref(key): override for key, override in (await self.inner.overrides()).items()}
 
     async def deliveries(
         self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int

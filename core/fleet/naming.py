@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from core.model.access import Caller, One, Operator, Scope, SessionCaller, Tree
+from core.model.access import Agents, Caller, One, Operator, Scope, SessionCaller, Tree
 from core.model.connection import Connection
 from core.model.events import (
     Activity,
@@ -180,7 +180,7 @@ class Naming:
         """Return a caller as the gateway knows it."""
         if isinstance(caller, Operator):
             return replace(caller, acting_for=self.maybe_bare(caller.acting_for))
-        return SessionCaller(self.bare(caller.key), self.maybe_bare(caller.run_id))
+        return SessionCaller(self.bare(caller.key), self.maybe_bare(caller.run_id), caller.agent_id)
 
     def scope(self, scope: Scope) -> Scope:
         """Return a scope as the gateway knows it."""
@@ -189,6 +189,8 @@ class Naming:
                 return Tree(self.bare(root))
             case One(key):
                 return One(self.bare(key))
+            case Agents(ids, root):
+                return Agents(ids, self.maybe_bare(root))
             case _:
                 return scope
 

@@ -28,7 +28,9 @@ Entry = Mapping[str, Any]
 _NAMESPACE: Final = uuid.UUID("6f0c3a5e-3a0a-5b0e-9d6c-6b1f0f2b7a51")
 _SILENT: Final = frozenset({"model_change", "thinking_level_change", "label", "session_info", "leaf", "session"})
 _ROLES: Final = frozenset({"user", "assistant", "toolResult", "system"})
-_INJECTED: Final = "gateway-injected"
+INJECTED: Final = "gateway-injected"
+"""The model of what a gateway wrote into a transcript by itself."""
+PROMPT_ERROR: Final = "openclaw:prompt-error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def _message(entry: Entry, entry_id: str, at: int) -> Message | None:
     error = _text(said.get("errorMessage"))
     if role == "assistant" and error and not any(block.get("type") != "text" or block.get("text") for block in content):
         return _system(entry_id, at, f"the run failed: {error}", "error")
-    injected = said.get("model") == _INJECTED
+    injected = said.get("model") == INJECTED
     usage = said.get("usage")
     return Message(
         entry_id,
@@ -143,7 +145,7 @@ def _note(kind: str, entry: Entry, entry_id: str, at: int) -> Message | None:
     if kind == "custom_message":
         return _shown(entry, entry_id, at)
     data = record(entry.get("data"))
-    if kind == "custom" and entry.get("customType") == "openclaw:prompt-error" and data.get("error"):
+    if kind == "custom" and entry.get("customType") == PROMPT_ERROR and data.get("error"):
         aborted = "abort" in str(data["error"]).lower()
         words = "the run was aborted" if aborted else f"the run failed: {data['error']}"
         return _system(entry_id, at, words, "aborted" if aborted else "error")

@@ -20,11 +20,13 @@ class AgentFolder:
     """What an agent has in a state directory.
 
     Attributes:
+        folder: Where all of it lies.
         database: The newer store, None when it is not there.
         files: The folder of the older one, None when it is not there.
     """
 
     agent_id: str
+    folder: Path
     database: Path | None
     files: Path | None
 
@@ -61,16 +63,33 @@ def find_agents(directory: Path) -> list[AgentFolder]:
             raise NotFound(f"{directory} {missing}: give the state directory of OpenClaw, such as ~/.openclaw")
         found = _agents_of(directory) or _agents_around(directory)
         if found:
-            return found
+            return _held(found)
         below = [child for child in _folders(directory) if _agents_of(child)]
     except OSError as error:
         raise Unavailable(f"{error.filename or directory} cannot be read: {error.strerror}") from None
     if len(below) == 1:
-        return _agents_of(below[0])
+        return _held(_agents_of(below[0]))
     if below:
         names = ", ".join(child.name for child in below[:5])
         raise Invalid(f"{directory} holds several OpenClaw state directories ({names}): name one of them")
     raise Invalid(f"{directory} is not an OpenClaw state directory: neither {LOOKED_FOR} is there")
+
+
+def _held(agents: list[AgentFolder]) -> list[AgentFolder]:
+    """Refuse stores that lie elsewhere: a link may lead to what nobody meant to bring in.
+
+    Raises:
+        Invalid: A link leads out of the folder that holds the agents.
+    """
+    for agent in agents:
+        folder = agent.folder.parent.resolve()
+        index = agent.files / openclaw_files.INDEX if agent.files is not None else None
+        for path in (agent.folder, agent.files, index, agent.database):
+            if path is not None and path.exists() and not path.resolve().is_relative_to(folder):
+                raise Invalid(
+                    f"{path} is a link that leads out of {folder}: give the folder that it leads to, or a copy"
+                )
+    return agents
 
 
 def _agents_of(state: Path) -> list[AgentFolder]:
@@ -101,7 +120,9 @@ def _agent(folder: Path) -> AgentFolder | None:
     has_files = files.is_dir() and ((files / openclaw_files.INDEX).exists() or any(files.glob("*.jsonl*")))
     if not database.is_file() and not has_files:
         return None
-    return AgentFolder(folder.name.lower(), database if database.is_file() else None, files if has_files else None)
+    return AgentFolder(
+        folder.name.lower(), folder, database if database.is_file() else None, files if has_files else None
+    )
 
 
 def _folders(folder: Path) -> list[Path]:

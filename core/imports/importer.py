@@ -39,13 +39,15 @@ class Progress:
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-async def import_directory(store: Store, directory: Path, progress: Progress, *, global_scope: bool = False) -> Report:
+async def import_directory(
+    store: Store, directory: Path, progress: Progress, *, global_agent: str | None = None
+) -> Report:
     """Import every session of a state directory.
 
     Args:
         store: Open for writing.
         progress: Kept true while it runs; its `stop`, once set, ends the import before the next batch of messages.
-        global_scope: `session.scope` is "global" here, so that there can be a session `global`.
+        global_agent: `session.scope` is "global" here, and this is the default agent: there can be a session `global`.
 
     Raises:
         Invalid, NotFound, Unavailable: There is nothing to import from there; the sentence says why.
@@ -55,7 +57,7 @@ async def import_directory(store: Store, directory: Path, progress: Progress, *,
     agents = await asyncio.to_thread(find_agents, directory)
     for agent in agents:
         try:
-            await _import_agent(store, agent, report, progress, global_scope=global_scope)
+            await _import_agent(store, agent, report, progress, global_agent=global_agent)
         except SwitchboardError as error:
             if len(agents) == 1:
                 raise
@@ -64,7 +66,7 @@ async def import_directory(store: Store, directory: Path, progress: Progress, *,
 
 
 async def _import_agent(
-    store: Store, agent: AgentFolder, report: Report, progress: Progress, *, global_scope: bool
+    store: Store, agent: AgentFolder, report: Report, progress: Progress, *, global_agent: str | None
 ) -> None:
     opened = agent.open()
     source = await asyncio.to_thread(opened.__enter__)
@@ -74,7 +76,7 @@ async def _import_agent(
         report.notices.extend(source.notices)
         progress.total += len(source.sessions)
         for session in source.sessions:
-            key = _key(session, source, report.skipped, global_scope=global_scope)
+            key = _key(session, source, report.skipped, global_agent)
             if key is not None:
                 await _import_session(store, key, session, report, progress)
             progress.sessions += 1
@@ -82,14 +84,14 @@ async def _import_agent(
         await asyncio.to_thread(opened.__exit__, None, None, None)
 
 
-def _key(session: SourceSession, source: Source, notes: Notes, *, global_scope: bool) -> str | None:
+def _key(session: SourceSession, source: Source, notes: Notes, global_agent: str | None) -> str | None:
     """Return the key of a session as it is written here, None when it cannot have one."""
     key = session.facts.key
-    if key == "unknown" or (key == GLOBAL and not global_scope):
+    if key == "unknown" or (key == GLOBAL and global_agent is None):
         notes.add(RESERVED, key)
         return None
     try:
-        return resolve(key, source.agent_id, global_scope=global_scope)
+        return resolve(key, source.agent_id, global_agent=global_agent)
     except Invalid as error:
         notes.add(BAD_KEY, error.message)
         return None
@@ -104,13 +106,15 @@ async def _import_session(store: Store, key: str, session: SourceSession, report
 
     writing = asyncio.ensure_future(store.write(write))
     try:
-        written, notes = await asyncio.shield(writing)
+        await asyncio.wait([writing])  # which goes on when this is cancelled
     except asyncio.CancelledError:
         progress.stop.set()
         await asyncio.wait([writing])  # it reads the source, which is closed after this
         if not writing.cancelled():
             writing.exception()
         raise
+    try:
+        written, notes = writing.result()
     except Stopped:
         raise asyncio.CancelledError from None
     except Left as left:

@@ -1,6 +1,5 @@
 """The older store of OpenClaw: `sessions.json` beside one JSONL file a transcript, read without changing anything."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -9,20 +8,39 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from core.imports.branch import Branch
-from core.imports.entries import Entry, milliseconds
-from core.imports.report import Notes
+from core.imports.entries import Entry, milliseconds, record
+from core.imports.repeats import WORDS, Repeats
+from core.imports.report import EXAMPLES, Notes
 from core.imports.source import Facts, Source, SourceSession, Transcript, read_facts
-from core.model.errors import Unavailable
+from core.model import json_codec
+from core.model.errors import Invalid, Unavailable
+from core.model.ids import UUID
 
 INDEX: Final = "sessions.json"
 KNOWN_VERSION: Final = 4
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 _FILE: Final = re.compile(r"(?P<stem>.+)\.jsonl(?:\.(?P<fate>reset|deleted|bak)\.(?P<when>.+))?")
+_SESSION_NAME: Final = re.compile(rf"{UUID}(?:-topic-.+)?", re.IGNORECASE)
+"""What a transcript is called that no row names."""
+_BESIDE: Final[Mapping[str, re.Pattern[str]]] = {
+    "records of runs, which repeat what transcripts hold": re.compile(r".+\.trajectory"),
+    "copies of transcripts that were made before compacting them": re.compile(
+        rf".+\.checkpoint\.{UUID}", re.IGNORECASE
+    ),
+}
+"""Files beside transcripts that end in `.jsonl` too, by their stems."""
+_RECORD: Final = re.compile(r"(?P<stem>.+)\.trajectory\.jsonl")
+"""What the record of a session's runs is called; its first line says whose they are."""
 _BALLAST: Final = frozenset({"skillsSnapshot", "systemPromptReport", "contextBudgetStatus"})
 _LEFT_OUT: Final[Mapping[str, str]] = {
     "deleted": "transcripts that were deleted there",
     "bak": "copies of transcripts that were made before compacting them",
 }
+
+_NO_TRANSCRIPTS: Final = "files that are no transcripts"
+
+_Files = Mapping[str, list[tuple[Path, str]]]
+"""The transcripts of a folder by the stem of their names, each with the time it was put aside, if it was."""
 
 
 def read_source(folder: Path, agent_id: str) -> Source:
@@ -33,7 +51,9 @@ def read_source(folder: Path, agent_id: str) -> Source:
     """
     notes = Notes()
     index = _read_index(folder / INDEX)
-    transcripts = _files(folder, notes)
+    named = _named(index)
+    transcripts, records = _files(folder, named, notes)
+    earlier = _earlier(index, {stem: found for stem, found in transcripts.items() if stem not in named}, records)
     used: set[Path] = set()
     sessions: list[SourceSession] = []
     for key, entry in index.items():
@@ -41,36 +61,81 @@ def read_source(folder: Path, agent_id: str) -> Source:
             notes.add("rows that are no JSON object", key)
             continue
         facts = read_facts(key, agent_id, cast("dict[str, Any]", entry))
-        session = _session(facts, cast("dict[str, Any]", entry), transcripts)
+        session = _session(facts, cast("dict[str, Any]", entry), transcripts, earlier.get(key, []))
         used.update(path for path, _ in session[1])
         sessions.append(session[0])
+    lost: list[str] = []
     for stem, found in transcripts.items():
         orphans = [(path, when) for path, when in found if path not in used]
         if orphans:
             sessions.append(_orphan(stem, agent_id, orphans))
+            lost += [path.name for path, _ in orphans]
     sessions.sort(key=lambda session: session.facts.updated_at)
-    return Source(agent_id, tuple(sessions), notes)
+    return Source(agent_id, tuple(sessions), notes, (_told(agent_id, lost),) if lost else ())
+
+
+def _told(agent_id: str, lost: list[str]) -> str:
+    more = f" and {len(lost) - EXAMPLES} more" if len(lost) > EXAMPLES else ""
+    return (
+        f"no session that is there is known for certain to have had these transcripts of agent {agent_id}, so they"
+        f" stand as archived sessions of their own: {', '.join(lost[:EXAMPLES])}{more}"
+    )
 
 
 def _session(
-    facts: Facts, entry: Mapping[str, Any], transcripts: Mapping[str, list[tuple[Path, str]]]
+    facts: Facts, entry: Mapping[str, Any], transcripts: _Files, earlier: list[tuple[Path, str]]
 ) -> tuple[SourceSession, list[tuple[Path, str]]]:
-    """Return a session with its transcripts, oldest first, and their files."""
+    """Return a session with its transcripts, oldest first, and their files.
+
+    Args:
+        earlier: Files that are its own though it does not call them by its id or name.
+    """
     named = Path(str(entry.get("sessionFile") or "")).name  # the folder may have moved since
     match = _FILE.fullmatch(named)
     stems = dict.fromkeys([match["stem"]] if match else [])
     stems[facts.session_id] = None
     found = [file for stem in stems for file in transcripts.get(stem, [])]
     current = next((file for file in found if not file[1]), None)
-    files = sorted((file for file in found if file[1]), key=lambda file: file[1])
+    files = sorted([*(file for file in found if file[1]), *earlier], key=lambda file: file[1])
     read = [_transcript(path, _header_id(path) or path.name) for path, _ in files]
     if current is not None:
         read.append(_transcript(current[0], facts.session_id))
         files.append(current)
     else:
         read.append(Transcript(facts.session_id, _nothing))
-    created = facts.created_at or min((_first_time(path) for path, _ in files), default=0) or facts.updated_at
+    times = [facts.created_at, *(_first_time(path) for path, _ in files)]  # a reset begins the row's time anew
+    created = min((time for time in times if time), default=facts.updated_at)
     return SourceSession(replace(facts, created_at=created), tuple(read)), files
+
+
+def _earlier(index: Mapping[str, Any], transcripts: _Files, records: Mapping[str, Path]) -> _Files:
+    """Return what resets put aside under an id that is no row's own, by the key of the session it belonged to.
+
+    A row may list the ids it had, and the record of the runs, which a reset leaves where it is, names the key. When
+    these differ, or nobody says anything, it is not certain.
+
+    Args:
+        transcripts: That no row names.
+        records: Of runs, by the stem of the transcript they lie beside.
+    """
+    claims: dict[str, set[str]] = {}
+    for key, entry in index.items():
+        row = record(entry)
+        listed = row.get("usageFamilySessionIds")
+        if isinstance(listed, list) and row.get("usageFamilyKey", key) == key:  # a copied row has the list of another
+            for session_id in cast("list[object]", listed):
+                claims.setdefault(str(session_id), set()).add(key)
+    found: dict[str, list[tuple[Path, str]]] = {}
+    for stem, files in transcripts.items():
+        aside = [file for file in files if file[1]]
+        if aside and stem in records:
+            first = _header(records[stem])
+            if first.get("sessionId") == stem and isinstance(key := first.get("sessionKey"), str):
+                claims.setdefault(stem, set()).add(key)
+        owners = claims.get(stem, set())
+        if len(owners) == 1 and (key := next(iter(owners))) in index:
+            found.setdefault(key, []).extend(aside)
+    return found
 
 
 def _orphan(stem: str, agent_id: str, files: list[tuple[Path, str]]) -> SourceSession:
@@ -92,9 +157,26 @@ def _orphan(stem: str, agent_id: str, files: list[tuple[Path, str]]) -> SourceSe
     return SourceSession(facts, read)
 
 
-def _files(folder: Path, notes: Notes) -> dict[str, list[tuple[Path, str]]]:
-    """Return the transcripts of a folder by the stem of their names, each with the time it was put aside, if it was."""
+def _named(index: Mapping[str, Any]) -> set[str]:
+    """Return the stems of the transcripts that the rows name."""
+    found: set[str] = set()
+    for entry in index.values():
+        if isinstance(entry, dict):
+            row = cast("dict[str, Any]", entry)
+            match = _FILE.fullmatch(Path(str(row.get("sessionFile") or "")).name)
+            found.update({str(row.get("sessionId")), *([match["stem"]] if match else [])})
+    return found
+
+
+def _files(folder: Path, named: set[str], notes: Notes) -> tuple[_Files, Mapping[str, Path]]:
+    """Return the transcripts of a folder, and the records of runs by the stem of the transcript they lie beside.
+
+    Args:
+        named: Stems that rows name; others must be called as transcripts are.
+    """
     found: dict[str, list[tuple[Path, str]]] = {}
+    records: dict[str, Path] = {}
+    real = folder.resolve()
     for path in sorted(_listed(folder)):
         if path.name == INDEX:
             continue
@@ -102,12 +184,20 @@ def _files(folder: Path, notes: Notes) -> dict[str, list[tuple[Path, str]]]:
         fate = match["fate"] if match else None
         if match is None or (match["when"] or "").endswith(".zst") or not path.is_file():
             deleted = ".jsonl.deleted." in path.name
-            notes.add(_LEFT_OUT["deleted"] if deleted else "files that are no transcripts", path.name)
+            notes.add(_LEFT_OUT["deleted"] if deleted else _NO_TRANSCRIPTS, path.name)
+        elif not path.resolve().is_relative_to(real):
+            notes.add("links that lead out of the folder", path.name)
+        elif beside := next((words for words, stem in _BESIDE.items() if stem.fullmatch(match["stem"])), None):
+            notes.add(beside, path.name)
+            if of_runs := _RECORD.fullmatch(path.name):
+                records[of_runs["stem"]] = path
         elif fate in _LEFT_OUT:
             notes.add(_LEFT_OUT[fate], path.name)
+        elif match["stem"] not in named and _SESSION_NAME.fullmatch(match["stem"]) is None:
+            notes.add(_NO_TRANSCRIPTS, path.name)
         else:
             found.setdefault(match["stem"], []).append((path, match["when"] or ""))
-    return found
+    return found, records
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -119,18 +209,14 @@ def _listed(folder: Path) -> list[Path]:
 
 def _read_index(path: Path) -> Mapping[str, Any]:
     """Read `sessions.json` without what no session needs here, which is most of it."""
-
-    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {name: value for name, value in pairs if name not in _BALLAST}
-
     try:
-        found = json.loads(path.read_bytes(), object_pairs_hook=keep)
+        found = json_codec.heal(path.read_bytes(), _BALLAST)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise Unavailable(f"{path} is damaged: {error}") from None
+    except Invalid as error:
+        raise Unavailable(f"{path} is damaged: {error.message}") from None
     if not isinstance(found, dict):
         raise Unavailable(f"{path} is damaged: expected an object of sessions by their keys")
     return cast("Mapping[str, Any]", found)
@@ -150,13 +236,18 @@ def _active_entries(path: Path, notes: Notes) -> Iterator[Entry]:
     Raises:
         Unavailable: The file cannot be read.
     """
-    branch = Branch()
+    branch, repeats = Branch(), Repeats()
     for entry in _entries(path, notes):
         branch.add(entry)
+        repeats.add(entry)
     marks = branch.active()
+    twice = repeats.among(marks)
     left = 0
-    for mark, entry in zip(marks, _entries(path, Notes()), strict=False):  # the file may have grown meanwhile
-        if mark:
+    # The file may have grown meanwhile.
+    for number, (mark, entry) in enumerate(zip(marks, _entries(path, Notes()), strict=False)):
+        if number in twice:
+            notes.add(WORDS, path.name)
+        elif mark:
             yield entry
         else:
             left += entry.get("type") == "message"
@@ -194,8 +285,9 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 def _parse(line: bytes) -> Entry | None:
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = json_codec.heal(line)
+        json_codec.check_depth(entry, line)
+    except Invalid:
         return None
     return cast("Entry", entry) if isinstance(entry, dict) else None
 

@@ -1,7 +1,6 @@
 """The newer store of OpenClaw: one SQLite database an agent, read without changing anything."""
 
 import contextlib
-import json
 import shutil
 import sqlite3
 import sys
@@ -15,9 +14,11 @@ from typing import Any, Final, cast
 
 from core.imports.branch import Branch
 from core.imports.entries import Entry, record
+from core.imports.repeats import WORDS, Repeats
 from core.imports.report import Notes
 from core.imports.source import Facts, Source, SourceSession, Transcript, read_facts
-from core.model.errors import Unavailable
+from core.model import json_codec
+from core.model.errors import Invalid, Unavailable
 
 DATABASE: Final = "openclaw-agent.sqlite"
 KNOWN_VERSION: Final = 23
@@ -127,8 +128,8 @@ def _session(
     db: sqlite3.Connection, path: Path, agent_id: str, row: Mapping[str, Any], windows: Mapping[str, list[str]]
 ) -> SourceSession:
     try:
-        entry = dict(record(json.loads(row["entry_json"])))
-    except (ValueError, RecursionError, TypeError):
+        entry = dict(record(json_codec.heal(row["entry_json"] or "")))
+    except Invalid:
         entry = dict[str, Any]()
     entry.update({name: row[column] for column, name in _COLUMNS.items() if row.get(column) is not None})
     entry["sessionId"] = row["current_session_id"]
@@ -148,12 +149,17 @@ def _active_entries(db: sqlite3.Connection, path: Path, session_id: str, notes: 
     Raises:
         Unavailable: The database is damaged.
     """
-    branch = Branch()
+    branch, repeats = Branch(), Repeats()
     for entry in _entries(db, path, session_id, notes):
         branch.add(entry)
+        repeats.add(entry)
+    marks = branch.active()
+    twice = repeats.among(marks)
     left = 0
-    for mark, entry in zip(branch.active(), _entries(db, path, session_id, Notes()), strict=True):
-        if mark:
+    for number, (mark, entry) in enumerate(zip(marks, _entries(db, path, session_id, Notes()), strict=True)):
+        if number in twice:
+            notes.add(WORDS, session_id)
+        elif mark:
             yield entry
         else:
             left += entry.get("type") == "message"
@@ -171,8 +177,10 @@ def _entries(db: sqlite3.Connection, path: Path, session_id: str, notes: Notes) 
         )
         for seq, text, data in rows:
             try:
-                entry = json.loads(text if text is not None else _unpacked(data))
-            except (ValueError, RecursionError):
+                stored = text if text is not None else _unpacked(data)
+                entry = json_codec.heal(stored)
+                json_codec.check_depth(entry, stored)
+            except (ValueError, Invalid):
                 entry = None
             if not isinstance(entry, dict):
                 notes.add("entries that cannot be read", f"{session_id}:{seq}")

@@ -135,7 +135,7 @@ def read_facts(key: str, agent_id: str, entry: Mapping[str, Any]) -> Facts:
         runtime_ms=_whole(entry.get("runtimeMs")),
         context_tokens=_whole(entry.get("contextTokens")),
         total_tokens=_whole(entry.get("totalTokens")),
-        cost_usd=float(cost) if isinstance(cost, int | float) and cost > 0 else None,
+        cost_usd=float(cost) if isinstance(cost, int | float) and 0 < cost <= MAX_INT else None,
         spawned_by=_text(entry.get("spawnedBy")),
         created_at=milliseconds(entry.get("createdAt")) or milliseconds(entry.get("sessionStartedAt")),
         updated_at=updated,

@@ -1,15 +1,17 @@
 """Writing one session of somebody else's store as ours, in one transaction."""
 
 import re
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from core.imports.entries import Cut, derived_id, items
 from core.imports.report import Notes
-from core.imports.source import Facts, SourceSession
+from core.imports.source import Facts, SourceSession, Transcript
 from core.model.errors import Invalid, SwitchboardError
+from core.model.json_codec import encodable
 from core.model.keys import kind_of, parse, resolve
-from core.model.messages import Message, encodable
+from core.model.messages import Message
 from core.model.sessions import Session
 from core.store import imported, messages, runs, sessions
 from core.store.database import Tx
@@ -24,6 +26,8 @@ CONTINUED: Final = "sessions that were continued here since"
 TAKEN: Final = "sessions whose key another session has here"
 DIFFERENT: Final = "sessions whose earlier messages there are others now"
 SHARED: Final = "sessions with a transcript that belongs to another session here"
+ON_THEIR_OWN: Final = "earlier transcripts that are here already, as sessions of their own"
+TOO_LATE: Final = "earlier transcripts that were found only after their session had come"
 DELETED_HERE: Final = "sessions that were deleted here"
 
 
@@ -63,7 +67,7 @@ def write_session(tx: Tx, key: str, session: SourceSession, notes: Notes, count:
         Unavailable: The other store cannot be read.
     """
     writing = _Writing(tx, key, session.facts, count)
-    for transcript in session.transcripts:
+    for transcript in _to_write(tx.db, key, session.transcripts, notes):
         found = items(transcript.read(notes), transcript.transcript_id, notes)
         writing.begin(transcript.transcript_id, session.facts.created_at)
         for item in found:
@@ -72,6 +76,32 @@ def write_session(tx: Tx, key: str, session: SourceSession, notes: Notes, count:
             else:
                 writing.add(item)
     return writing.finish()
+
+
+def _to_write(
+    db: sqlite3.Connection, key: str, transcripts: Sequence[Transcript], notes: Notes
+) -> Sequence[Transcript]:
+    """Return the transcripts without earlier ones that came before it was known whose they are, or cannot come now."""
+    *earlier, current = transcripts
+    begins = imported.transcript_ids(db, key)[:1]
+    kept: list[Transcript] = []
+    for transcript in earlier:
+        own_id = _safe(transcript.transcript_id)
+        if own_id in begins:
+            notes.add(TOO_LATE, key, len(kept))
+            kept.clear()
+        if imported.owner_of(db, own_id) in {None, key}:
+            kept.append(transcript)
+        else:
+            notes.add(ON_THEIR_OWN, transcript.transcript_id)
+    if _safe(current.transcript_id) in begins:
+        notes.add(TOO_LATE, key, len(kept))
+        kept.clear()
+    return [*kept, current]
+
+
+def _safe(transcript_id: str) -> str:
+    return transcript_id if _SAFE_ID.fullmatch(transcript_id) else derived_id(transcript_id)
 
 
 class _Writing:
@@ -101,7 +131,7 @@ class _Writing:
 
     def begin(self, transcript_id: str, at: int) -> None:
         """Begin a transcript; it counts once it has a message, or when it is the last one."""
-        safe = transcript_id if _SAFE_ID.fullmatch(transcript_id) else derived_id(transcript_id)
+        safe = _safe(transcript_id)
         self._begun = (derived_id(safe, str(len(self._ids))) if safe in self._ids else safe, at)
         self._spoken = None
 

@@ -11,7 +11,7 @@ class Operator:
     Attributes:
         acting_for: Canonical key of the session the operator sends or spawns from; that session is then the requester,
             while the authority stays the operator's (S13). None for the operator alone.
-        owner: May do what is the owner's alone; a connection without `operator.admin` may not (PROTOCOL II.8).
+        owner: May do what is the owner's alone; a connection without `operator.admin` may not (protocol#roles).
     """
 
     acting_for: str | None = None
@@ -24,10 +24,12 @@ class SessionCaller:
 
     Attributes:
         run_id: The run in which it acts, None for a client that acts as the session from outside.
+        agent_id: The agent that the session's row names; None until that has been looked up (`RuleSet.owner_of`).
     """
 
     key: str
     run_id: str | None = None
+    agent_id: str | None = None
 
 
 Caller = Operator | SessionCaller
@@ -41,9 +43,14 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """Every session of these agents."""
+    """Every session of these agents.
+
+    Attributes:
+        root: And this session with what it spawned, of whatever agent; None for nothing more.
+    """
 
     ids: frozenset[str]
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ class One:
 
 
 Scope = All | Agents | Tree | One
-"""What a caller may see; computed once from the caller by `rules.visibility` and pushed into each query (DESIGN 4)."""
+"""What a caller may see; computed once from the caller by `rules.visibility` and pushed into each query
+(architecture#port)."""
 
 ALL: Final = All()

@@ -51,6 +51,7 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
             "send", "on|off|inherit", "allow, deny or inherit messages", ("on", "off", "inherit"), required=True
         ),
         CommandSpec("spawn", "TASK", "start a sub-agent of this session on a task", required=True),
+        CommandSpec("status", "", "tell the model, what was used, and the send policy"),
         CommandSpec("abort", "", "stop the running turn and drop the queued ones"),
         CommandSpec("model", "[NAME]", "use another model here; without a name the agent's own"),
         CommandSpec("label", "[TEXT]", "give the session a label; without a text remove it"),

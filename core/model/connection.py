@@ -6,6 +6,7 @@ from typing import Final, Literal
 ConnectionState = Literal["live", "reading", "starting", "connecting", "lost", "refused"]
 REACHED: Final[frozenset[ConnectionState]] = frozenset({"live", "reading", "starting"})
 """The states in which a gateway answers."""
+UNREACHED: Final[tuple[ConnectionState, ...]] = ("connecting", "lost", "refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +38,13 @@ class Connection:
     latency_ms: float | None = None
     version: str = ""
     scopes: tuple[str, ...] = ()
+
+
+def unreached(connection: Connection) -> str | None:
+    """Return that a gateway is not reached, in words for a sentence's end as well; None when it is."""
+    if connection.state in REACHED:
+        return None
+    if connection.state == "refused" and connection.detail:
+        return connection.detail
+    words = {"lost": "is lost and being reached again", "refused": "refused the connection"}
+    return f"{connection.name or 'the gateway'} {words.get(connection.state, 'is not connected yet')}"

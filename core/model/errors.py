@@ -8,8 +8,8 @@ SwitchboardError
 ├── Conflict      it changed meanwhile, or somebody else holds it
 └── Unavailable   it cannot be done right now: disk full, no model, shutting down
 
-Each has a stable `code`, one clear sentence, and the exit code of the command line (DESIGN 4). What a tool refuses by
-policy or visibility is a result with a `status`, not an error.
+Each has a stable `code`, one clear sentence, and the exit code of the command line (architecture#errors). What a tool
+refuses by policy or visibility is a result with a `status`, not an error.
 """
 
 from typing import ClassVar

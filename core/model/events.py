@@ -1,4 +1,5 @@
-"""What a subscriber hears: durable changes after their commit, each with its `rev`, and passing ones (DESIGN 5).
+"""What a subscriber hears: durable changes after their commit, each with its `rev`, and passing ones
+(architecture#feeds).
 
 They are named tuples: a busy fleet makes a thousand a second, and a frozen dataclass takes four times as long to make.
 """

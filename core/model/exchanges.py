@@ -4,10 +4,12 @@
       └──────────┴─────────────────────────┴──────→ ended
 
 The exchange, the runs it is made of and the delivery of its announce have states of their own, which are never merged
-(DESIGN 3): an exchange that has ended says nothing about whether its announce was delivered.
+(architecture#states): an exchange that has ended says nothing about whether its announce was delivered.
 """
 
 from typing import Any, Final, Literal, NamedTuple
+
+from core.model.runs import RunState
 
 ExchangeKind = Literal["send", "spawn"]
 ExchangeState = Literal["first", "replying", "announcing", "ended"]
@@ -18,6 +20,10 @@ REPLY_SKIP: Final = "REPLY_SKIP"
 """What an agent answers to end the reply-back loop (S9)."""
 ANNOUNCE_SKIP: Final = "ANNOUNCE_SKIP"
 """What an agent writes so that nothing is announced (S10)."""
+NO_CHANNEL: Final = frozenset({"internal", "unknown"})
+"""What a session's channel is where nobody listens: what it announces is kept with its exchange (S10)."""
+DENIED: Final = "denied by "
+"""How the reason of a delivery begins that a send policy kept back."""
 OPEN_DELIVERIES: Final[frozenset[DeliveryState]] = frozenset({"pending", "sending"})
 RETRYABLE: Final[frozenset[DeliveryState]] = frozenset({"pending", "failed", "unknown"})
 """What the operator may send again: `sent` and `skipped` are over, `sending` is under way (S11)."""
@@ -40,6 +46,9 @@ class Exchange(NamedTuple):
         cleanup: Of a spawn: archive the child at once after the announce (W7).
         reason: Why the loop stopped, or the exchange ended, in a few words; None while neither has.
         started_at: ms since the Unix epoch; `ended_at` likewise.
+        task_state: Of a spawn: what has become of its first run, so that nobody needs to read it; None where that is
+            not known.
+        task_ms: How long that took, None while it is not over.
     """
 
     exchange_id: str
@@ -57,6 +66,8 @@ class Exchange(NamedTuple):
     reason: str | None
     started_at: int
     ended_at: int | None
+    task_state: RunState | None = None
+    task_ms: int | None = None
 
     @property
     def next_key(self) -> str:
@@ -104,6 +115,11 @@ class Delivery(NamedTuple):
     def is_open(self) -> bool:
         """Whether it is still to be sent, or being sent."""
         return self.state in OPEN_DELIVERIES
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether a send policy kept it back; the transcript of its session then says so (P4)."""
+        return self.state == "skipped" and self.reason is not None and self.reason.startswith(DENIED)
 
     @property
     def address(self) -> str:

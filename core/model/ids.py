@@ -3,6 +3,8 @@
 import os
 from typing import Final
 
+UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+"""What a uuid looks like, in either case of its letters: a pattern."""
 _VARIANTS: Final = "89ab"
 
 

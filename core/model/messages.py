@@ -1,9 +1,11 @@
 """Messages in the raw transcript format: the same flat object on every wire and in every tool result (H2)."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
+
+from core.model import json_codec
+from core.model.errors import Invalid, Unavailable
 
 Role = Literal["user", "assistant", "toolResult", "system"]
 Block = dict[str, Any]
@@ -11,7 +13,6 @@ Block = dict[str, Any]
 `image {mimeType, data}`, told apart by `type`."""
 
 INTER_SESSION: Final = "inter_session"
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 BRIEF_TOOL_CHARS: Final = 8_000
 BRIEF_SPEECH_CHARS: Final = 131_072
 MAX_INT: Final = 2**53
@@ -181,8 +182,12 @@ class Message(NamedTuple):
         return self.as_json() | ({"runId": self.run_id} if self.run_id is not None else {})
 
     def encode(self) -> str:
-        """Return the wire form as JSON text, as it is stored and spliced into answers."""
-        return _encode(self.as_json())
+        """Return the wire form as JSON text.
+
+        Raises:
+            Invalid: It holds a number that JSON has not, or is too deep.
+        """
+        return json_codec.encode(self.as_json())
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> "Message":
@@ -207,15 +212,30 @@ class Message(NamedTuple):
         )
 
     def storable(self) -> tuple["Message", str]:
-        """Return the message with its JSON text, both fit for UTF-8: halves of surrogate pairs become U+FFFD."""
-        body = self.encode()
-        repaired = encodable(body)
+        """Return the message with its JSON text, both fit for UTF-8: halves of surrogate pairs become U+FFFD.
+
+        Raises:
+            Invalid: It holds a number that JSON has not, or is too deep.
+        """
+        body = json_codec.encode_halves(self.as_json())
+        json_codec.check_depth(list(self.content), body)
+        repaired = json_codec.encodable(body)
         return (self, body) if repaired is body else (Message.decode(repaired, self.run_id), repaired)
 
     @classmethod
     def decode(cls, text: str, run_id: str | None = None) -> "Message":
-        """Read a stored row."""
-        return cls.read(json.loads(text))._replace(run_id=run_id)
+        """Read a stored row; numbers that an older version stored and JSON has not become null.
+
+        Raises:
+            Unavailable: It is damaged.
+        """
+        try:
+            data = json_codec.heal(text)
+        except Invalid:
+            data = None
+        if not isinstance(data, dict):
+            raise Unavailable("a stored message is damaged: restore a backup, or export what can still be read")
+        return cls.read(cast("dict[str, Any]", data))._replace(run_id=run_id)
 
 
 def text_block(text: str) -> Block:
@@ -226,6 +246,11 @@ def text_block(text: str) -> Block:
 def thinking_block(text: str) -> Block:
     """Return a block of the model's thinking."""
     return {"type": "thinking", "thinking": text}
+
+
+def image_block(mime_type: str, data: str) -> Block:
+    """Return a block with a picture, its bytes in base64."""
+    return {"type": "image", "mimeType": mime_type, "data": data}
 
 
 def tool_call_block(call_id: str, name: str, arguments: Mapping[str, Any]) -> Block:
@@ -288,17 +313,6 @@ def _brief_block(block: Block, limit: int) -> Block:
 
 def _is_long(value: object) -> bool:
     return isinstance(value, str) and len(value) > BRIEF_TOOL_CHARS
-
-
-def encodable(text: str) -> str:
-    """Return the text itself, or with U+FFFD for what UTF-8 cannot encode."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def read_content(content: object) -> tuple[Block, ...]:

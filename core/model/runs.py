@@ -5,7 +5,7 @@
 
 `interrupted` is written when the process that ran it died; a run of an exchange that had written nothing yet is queued
 once more instead. A wait that runs out (`timeout`) is a fact about the wait
-and never a state of the run (DESIGN 3, 5).
+and never a state of the run (architecture#states).
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,10 @@ WaitStatus = Literal["ok", "error", "timeout"]
 
 BUILTIN_MODEL: Final = "builtin"
 """The ref of the builtin agent, where others name a model."""
+CUT_SHORT: Final = (
+    "the reply is cut short: the model has reached its limit of output (maxTokens, where it is configured)"
+)
+"""What is said of a run that is done and whose last words are not all of them."""
 LIVE_STATES: Final[frozenset[RunState]] = frozenset({"queued", "running"})
 NEXT_STATES: Final[dict[RunState, frozenset[RunState]]] = {
     "queued": frozenset({"running", "aborted"}),
@@ -106,10 +110,11 @@ class RunRequest:
 
     Attributes:
         target: Canonical key, or the id of the transcript the caller was looking at, which is a `Conflict` when the
-            session was reset meanwhile (DESIGN 4). Ignored when `spawn` is set, which makes its own.
+            session was reset meanwhile (architecture#port). Ignored when `spawn` is set, which makes its own.
         run_id: Idempotency key: the same key and body give the same run, another body a `Conflict`.
         provenance: Set when a session is the requester (S8).
         create: A well-formed key that does not exist yet becomes a session (operator only, K6).
+        agent_id: Whose session that is when its key names nobody; None for the default agent.
         timeout_ms: Abort the run after that long, 0 for never; None for what is configured.
     """
 
@@ -120,6 +125,7 @@ class RunRequest:
     create: bool = False
     timeout_ms: int | None = None
     spawn: SpawnSpec | None = None
+    agent_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +154,7 @@ class RunOutcome:
     Attributes:
         reply: The run's last words, empty when it had none.
         error: One sentence for `error` and `timeout`.
+        stop_reason: Why the reply ended, as its message says; None where that is not known.
     """
 
     run_id: str
@@ -156,3 +163,9 @@ class RunOutcome:
     state: RunState
     reply: str | None = None
     error: str | None = None
+    stop_reason: str | None = None
+
+    @property
+    def note(self) -> str | None:
+        """What is to be known of a reply besides its words, in one sentence; None for nothing."""
+        return CUT_SHORT if self.status == "ok" and self.stop_reason == "length" else None

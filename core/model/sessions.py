@@ -1,9 +1,10 @@
 """Sessions as rows of a list, and the queries over them (L1-L6)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from core.model.keys import ChatType, Kind, shown
+from core.model.keys import JOBS, ChatType, Job, Key, Kind, shown
 from core.model.messages import Message
 from core.model.runs import RunState
 
@@ -75,7 +76,7 @@ class Session(NamedTuple):
     error: str | None
 
     def row(
-        self, agent_id: str, *, children: tuple[str, ...] = (), transcript_path: str | None = None
+        self, agent_id: str | None, *, children: tuple[str, ...] = (), transcript_path: str | None = None
     ) -> dict[str, Any]:
         """Return the row of `sessions_list` as a caller of that agent sees it (L4); absent values are left out."""
         delivery = {"channel": self.last_channel, "to": self.last_to, "accountId": self.last_account_id}
@@ -109,6 +110,30 @@ class Session(NamedTuple):
             "estimatedCostUsd": self.cost_usd,
         }
         return {name: value for name, value in row.items() if value is not None}
+
+
+def absent(key: Key, agent_id: str, override: Override | None) -> Session:
+    """Return the session that a key would have, as the rules would read it; its id is empty.
+
+    Args:
+        override: What waits for it (P5).
+    """
+    known: dict[str, Any] = dict.fromkeys(Session._fields)
+    known |= dict.fromkeys(("rev", "created_at", "updated_at", "last_seq", "queued", "spent_tokens"), 0)
+    internal = key.kind in JOBS or key.is_subagent
+    known |= {
+        "key": key.text,
+        "session_id": "",
+        "agent_id": agent_id,
+        "kind": key.kind,
+        "chat_type": key.chat_type,
+        "channel": "internal" if internal else key.channel or ("webchat" if key.kind == "main" else "unknown"),
+        "send_policy": override,
+        "first_seq": 1,
+        "system_sent": False,
+        "aborted_last_run": False,
+    }
+    return Session(**known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +204,35 @@ class SearchHit:
     spans: tuple[tuple[int, int], ...]
 
 
+class Unsearched(NamedTuple):
+    """Something that a search did not look into.
+
+    Attributes:
+        place: A gateway, or an agent of one.
+        reason: Why, in one sentence.
+    """
+
+    place: str
+    reason: str
+
+
+class SearchHits(list[SearchHit]):
+    """What a search found, newest first, where it could not look everywhere.
+
+    Attributes:
+        unsearched: What it did not look into.
+    """
+
+    def __init__(self, hits: Iterable[SearchHit] = (), unsearched: Iterable[Unsearched] = ()) -> None:
+        super().__init__(hits)
+        self.unsearched = tuple(unsearched)
+
+
+def unsearched(hits: list[SearchHit]) -> tuple[Unsearched, ...]:
+    """Return what a search did not look into."""
+    return hits.unsearched if isinstance(hits, SearchHits) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class SessionPatch:
     """What to change of a session; a field that is not named stays as it is.
@@ -198,6 +252,7 @@ class NewSession:
         key: Canonical key, None for one of its own: `agent:<id>:dashboard:<uuid>`.
         agent_id: Whose session a generated key is for, None for the default agent.
         parent: Key of the session it belongs to, None for none.
+        origin: What it is for, where the key is an explicit one and does not say so (K3, K7).
     """
 
     key: str | None = None
@@ -205,3 +260,4 @@ class NewSession:
     label: str | None = None
     model: str | None = None
     parent: str | None = None
+    origin: Job | None = None

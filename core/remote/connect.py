@@ -15,7 +15,16 @@ from core.model.events import ConnectionChanged, Cursor, Event, Reloaded
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.messages import Draft, Message
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
-from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.model.sessions import (
+    HistoryPage,
+    NewSession,
+    Override,
+    SearchHit,
+    Session,
+    SessionPage,
+    SessionPatch,
+    SessionQuery,
+)
 from core.remote.credentials import ProfilePassport
 from core.remote.hello import Hello, HelloRequest
 from core.remote.link import Link
@@ -106,6 +115,10 @@ class RemoteGateway:
             return self._inner.refusal(action, key)
         return self._link.connection.detail or "this gateway is still being connected to"
 
+    def unready(self) -> str | None:
+        """Return why nothing can be accepted there now; None when all is well."""
+        return self._inner.unready() if self._inner is not None else self.refusal("send")
+
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session; None where it is not known."""
         return self._inner.policy_of(session) if self._inner is not None else None
@@ -151,6 +164,10 @@ class RemoteGateway:
     async def models(self) -> list[ModelInfo]:
         """Return the models that sessions and spawns may name."""
         return await (await self._there()).models()
+
+    async def overrides(self) -> dict[str, Override]:
+        """Return the overrides of the send policy that wait for a session of their key."""
+        return await (await self._there()).overrides()
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
         """Return the newest runs of a session, newest first."""

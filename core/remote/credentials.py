@@ -1,13 +1,13 @@
 """Tokens that gateways gave this device, each for the exact origin it came from, and the passport made of them."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any, Final, cast
 
 from core.apart import apart
 from core.files import read_secret, write_secret
-from core.model.errors import Unavailable
+from core.model import json_codec
+from core.model.errors import Invalid, Unavailable
 from core.remote.hello import Claim
 from core.remote.identity import sign
 from core.remote.profile import Origin, Profile
@@ -36,16 +36,17 @@ class DeviceTokens:
         tokens.pop(str(origin), None)
         if token is not None:
             tokens[str(origin)] = token
-        write_secret(self._path, json.dumps(tokens, indent=1, sort_keys=True) + "\n")
+        write_secret(self._path, json_codec.encode_indented(dict(sorted(tokens.items()))))
 
     def _read(self) -> dict[str, object]:
         text = read_secret(self._path)
         if text is None:
             return {}
         try:
-            data: Any = json.loads(text)
-        except ValueError:
-            raise Unavailable(f"{self._path} is not JSON: remove it, and give the gateways' tokens again") from None
+            data: Any = json_codec.decode(text)
+        except Invalid as error:
+            sentence = f"{self._path} is damaged ({error.message}): remove it, and give the gateways' tokens again"
+            raise Unavailable(sentence) from None
         return cast("dict[str, object]", data) if isinstance(data, dict) else {}
 
 

@@ -23,7 +23,7 @@ CLIENT_MODE: Final = "cli"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a device signs to connect (PROTOCOL I.1).
+    """What a device signs to connect (protocol#handshake).
 
     Attributes:
         nonce: Of the gateway's challenge.
@@ -100,6 +100,8 @@ class Hello:
         methods: What it names; gateways answer more than they name.
         scopes: What this connection may do; None when it does not say.
         tick: Seconds between two signs of life.
+        boot_id: Of this start of its program; None when it does not say.
+        uptime_ms: How long its program runs; None when it does not say.
         device_token: What this device may give instead of the gateway's token from now on.
         payload: All of it.
     """
@@ -111,6 +113,8 @@ class Hello:
     scopes: tuple[str, ...] | None
     tick: float
     device_token: str | None
+    boot_id: str | None
+    uptime_ms: float | None
     payload: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -131,6 +135,7 @@ class Hello:
         protocol, tick = data.get("protocol"), mapping(data.get("policy")).get("tickIntervalMs")
         seconds = tick / 1000 if isinstance(tick, int | float) and not isinstance(tick, bool) else DEFAULT_TICK
         token, scopes = auth.get("deviceToken"), auth.get("scopes")
+        boot, up = mapping(data.get("server")).get("bootId"), mapping(data.get("snapshot")).get("uptimeMs")
         return cls(
             protocol=protocol if isinstance(protocol, int) else max(PROTOCOLS),
             version=_words(mapping(data.get("server")).get("version")),
@@ -139,6 +144,8 @@ class Hello:
             scopes=None if scopes is None else tuple(strings(scopes)),
             tick=seconds if 0 < seconds <= MAX_TICK else DEFAULT_TICK,
             device_token=token if isinstance(token, str) and token else None,
+            boot_id=boot if isinstance(boot, str) and boot else None,
+            uptime_ms=up if isinstance(up, int | float) and not isinstance(up, bool) and up >= 0 else None,
             payload=data,
         )
 

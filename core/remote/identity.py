@@ -1,15 +1,15 @@
-"""The key by which gateways know this device: Ed25519, made once, never sent (PROTOCOL I.1)."""
+"""The key by which gateways know this device: Ed25519, made once, never sent (protocol#handshake)."""
 
 import base64
 import binascii
 import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 from core.files import make_secret, read_secret
-from core.model.errors import Unavailable
+from core.model import json_codec
+from core.model.errors import Invalid, Unavailable
 from core.remote.hello import Claim
 
 _FILE: Final = Path("identity", "device.json")
@@ -76,12 +76,12 @@ def load_device(state: Path) -> Device:
     text = read_secret(path)
     if text is None:
         fresh = Ed25519PrivateKey.generate().private_bytes_raw()
-        text = make_secret(path, json.dumps({"version": 1, "privateKey": _encode(fresh)}) + "\n")
+        text = make_secret(path, json_codec.encode_indented({"version": 1, "privateKey": _encode(fresh)}))
     try:
-        data: Any = json.loads(text)
+        data: Any = json_codec.decode(text)
         raw = _decode(cast("dict[str, str]", data)["privateKey"])
         private = Ed25519PrivateKey.from_private_bytes(raw)
-    except (ValueError, LookupError, TypeError, AttributeError, binascii.Error):
+    except (Invalid, ValueError, LookupError, TypeError, AttributeError, binascii.Error):
         sentence = f"{path} does not hold a device key: remove it, and every gateway will ask for pairing anew"
         raise Unavailable(sentence) from None
     public = private.public_key().public_bytes_raw()

@@ -1,4 +1,5 @@
-"""One kept connection to a gateway: dialled, introduced, watched, dialled again when it is lost (PROTOCOL I.1, I.2).
+"""One kept connection to a gateway: dialled, introduced, watched, dialled again when it is lost (protocol#handshake,
+protocol#frames).
 
     connecting ─→ live ─→ lost ─→ live …        tried again by itself, sooner first, then every 30 s
          └──────────┴──────┴────→ refused       the gateway answered and does not let us in; tried seldom or not at all
@@ -18,9 +19,9 @@ from typing import Any, Final
 
 from core.model.clock import Clock
 from core.model.connection import Connection, ConnectionState
-from core.model.errors import Forbidden, SwitchboardError, Unauthorized, Unavailable
+from core.model.errors import Forbidden, Invalid, SwitchboardError, Unauthorized, Unavailable
 from core.remote.hello import DEFAULT_TICK, Hello, HelloRequest, mapping
-from core.remote.refused import SLOW_SECONDS, Refused, refused_by, unreachable
+from core.remote.refused import SLOW_SECONDS, NotTaken, Refused, not_understood, refused_by, unreachable
 from core.wire.errors import from_wire
 from core.wire.frames import CLOSE_NORMAL, BadFrame, EventFrame, Request, Response, parse, request
 from core.wire.transport import FrameTooLong, Transport
@@ -30,6 +31,7 @@ LAST_WAIT: Final = 30.0
 STEADY_SECONDS: Final = 10.0
 """A connection that lived that long was a good one: after it, waiting begins anew."""
 HANDSHAKE_SECONDS: Final = 15.0
+ANSWER_SECONDS: Final = 30.0
 _log: Final = logging.getLogger("switchboard.remote")
 _random: Final = random.SystemRandom()
 
@@ -53,6 +55,7 @@ class Link:
         on_up: Awaited after every introduction, before the connection counts as live; requests work inside.
         on_gap: Told when frames are missing: what was told meanwhile must be read again.
         read_error: Turns the error of a refused request into ours.
+        handshake: Seconds that the other end may take to greet.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Link:
         self.clock: Final = clock
         self.hello: Hello | None = None
         self.offset_ms = 0
+        self.handshake = HANDSHAKE_SECONDS
         self._dial = dial
         self._hello = hello
         self._connection = Connection("connecting", name=name, address=address)
@@ -136,7 +140,7 @@ class Link:
         method: str,
         params: object,
         *,
-        timeout: float = 30,  # noqa: ASYNC109 - it goes by the clock that tests move
+        timeout: float = ANSWER_SECONDS,  # noqa: ASYNC109 - it goes by the clock that tests move
         again: bool = False,
     ) -> Any:  # noqa: ANN401 - whatever JSON it is
         """Ask the gateway something and return its answer.
@@ -195,10 +199,15 @@ class Link:
                 refused = error
             except (Forbidden, Unauthorized) as error:
                 refused = Refused(error, retry=SLOW_SECONDS)
+            except (Invalid, NotTaken) as error:
+                refused = not_understood(self._where, error)
             except SwitchboardError as error:
                 refused = Refused(error, retry=0, final=False)
             except OSError as error:
                 refused = unreachable(self._where, error.strerror or "nobody answers")
+            except Exception as error:  # noqa: BLE001 - whatever a library does, whoever waits must hear of it
+                _log.exception("an attempt to connect to %s failed", self._where)
+                refused = unreachable(self._where, f"the attempt failed ({type(error).__name__}), the log says where")
             lived = self.hello is not None and self.clock.monotonic() - began >= STEADY_SECONDS
             failures = 0 if lived else failures
             self._drop()
@@ -237,7 +246,7 @@ class Link:
     async def _live_once(self) -> None:
         """Dial, introduce ourselves, and return when the connection has ended."""
         self._transport = transport = await self._dial()
-        self._seq, self._tick = None, HANDSHAKE_SECONDS / 2
+        self._seq, self._tick = None, self.handshake / 2
         self._heard = self.clock.monotonic()
         self._challenge = asyncio.get_running_loop().create_future()
         reading = asyncio.ensure_future(self._read(transport))
@@ -336,7 +345,7 @@ class Link:
 
     def _take(self, text: str) -> None:
         try:
-            frame = parse(text)
+            frame = parse(text, asked=True)
         except BadFrame as error:
             _log.warning("%s sent a frame that is none: %s", self._where, error.message)
             return
@@ -386,8 +395,13 @@ class Link:
                 if self._connection.state == "refused" or self._keeper is None:
                     raise self._error()
                 await self._change()
+            transport = self._transport
             with contextlib.suppress(_Broken):
                 return await self._ask(method, params)
+            while self._transport is transport:  # asking again at once would let nobody part with it
+                if self._keeper is None:
+                    raise self._error()
+                await self._change()
 
     # What others see.
 

@@ -1,7 +1,10 @@
 """The owner of a state directory of this machine, reached on the Unix socket in it."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Final
 
 from core.model.clock import Clock, SystemClock
 from core.remote.hello import HelloRequest
@@ -11,6 +14,9 @@ from core.wire.frames import NATIVE
 from core.wire.local import reaching
 from core.wire.transport import LineTransport, Transport
 
+HANDSHAKE_SECONDS: Final = 3.0
+"""An owner on this machine greets at once, unless it was stopped."""
+
 
 async def attach(state: Path, clock: Clock | None = None) -> NativeGateway:
     """Return the gateway of whoever owns a state directory; it is reached again when the owner is another one.
@@ -18,7 +24,9 @@ async def attach(state: Path, clock: Clock | None = None) -> NativeGateway:
     Raises:
         Unavailable: Nobody answers there.
     """
-    link = Link(lambda: dial(state), HelloRequest(caps=(NATIVE,)), clock=clock or SystemClock())
+    clock = clock or SystemClock()
+    link = Link(lambda: dial(state), HelloRequest(caps=(NATIVE,)), clock=clock)
+    link.handshake = HANDSHAKE_SECONDS
     return await NativeGateway.open(link)
 
 
@@ -31,3 +39,19 @@ async def dial(state: Path) -> Transport:
     with reaching(state) as path:
         reader, writer = await asyncio.open_unix_connection(path)
     return LineTransport(reader, writer, peer="owner", trusted=True)
+
+
+@contextlib.asynccontextmanager
+async def asking(state: Path) -> AsyncGenerator[Link]:
+    """Give a connection to the owner of a state directory, for methods that the port does not have.
+
+    Raises:
+        Unavailable: Nobody answers there.
+    """
+    link = Link(lambda: dial(state), HelloRequest(), clock=SystemClock())
+    link.handshake = HANDSHAKE_SECONDS
+    try:
+        await link.open()
+        yield link
+    finally:
+        await link.close()

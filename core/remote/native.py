@@ -20,10 +20,20 @@ from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.ids import new_id
 from core.model.messages import Draft, Message
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
-from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
+from core.model.sessions import (
+    HistoryPage,
+    NewSession,
+    Override,
+    SearchHit,
+    Session,
+    SessionPage,
+    SessionPatch,
+    SessionQuery,
+)
 from core.remote.feed import Begun, RemoteFeed, Wish
 from core.remote.hello import Hello, mapping
 from core.remote.link import Link
+from core.remote.refused import NotTaken
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 from core.wire import port
@@ -35,6 +45,7 @@ WAIT_SECONDS: Final = 20.0
 """How long the gateway is asked to wait for a run at a time; a longer wait asks again."""
 PAUSE_SECONDS: Final = 0.25
 """Before a wait that could not be made is tried again."""
+UNKNOWN_METHOD: Final = "unknown method"
 _MANY_FAILURES: Final = 8
 _log: Final = logging.getLogger("switchboard.remote")
 
@@ -126,6 +137,10 @@ class NativeGateway:
             return f"this connection may {may}: the gateway did not grant {ACTION_SCOPES[action]}"
         return told.refusals.get(action)
 
+    def unready(self) -> str | None:
+        """Return why nothing reaches the gateway now; None when it is reached."""
+        return None if self.link.live and self._described is not None else self._not_connected()
+
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session."""
         return self.rules.send_decision(session)
@@ -185,6 +200,13 @@ class NativeGateway:
     async def models(self) -> list[ModelInfo]:
         """Return the models that sessions and spawns may name."""
         return await self._call("models")
+
+    async def overrides(self) -> dict[str, Override]:
+        """Return the overrides of the send policy that wait for a session of their key; older gateways keep none."""
+        try:
+            return await self._call("overrides")
+        except NotTaken:
+            return {}
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
         """Return the newest runs of a session, newest first."""
@@ -373,7 +395,13 @@ class NativeGateway:
             await asyncio.wait(self._opening)
         if not self.link.live:
             raise Unavailable(self._not_connected())
-        return await self.link.request(method, params, timeout=seconds, again=True)
+        try:
+            return await self.link.request(method, params, timeout=seconds, again=True)
+        except Invalid as error:
+            if not error.message.startswith(UNKNOWN_METHOD):
+                raise
+            there = self.link.connection.version or "older than this program"
+            raise NotTaken(f"this gateway is {there} and has no {method} yet: update it") from None
 
     def _result(self, name: str, payload: object) -> Any:  # noqa: ANN401 - as the port says
         try:

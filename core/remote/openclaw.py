@@ -1,4 +1,4 @@
-"""The port over OpenClaw's own protocol, both generations of it (PROTOCOL I)."""
+"""The port over OpenClaw's own protocol, all generations of it (protocol#openclaw)."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from core.gateway import Action, AgentInfo, ModelInfo, NativeTool
 from core.model.access import ALL, Caller, Operator, Scope
-from core.model.commands import Command, parse_command
+from core.model.commands import parse_command
 from core.model.connection import Connection
 from core.model.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 from core.model.events import Cursor
@@ -21,15 +21,17 @@ from core.model.sessions import (
     NewSession,
     Override,
     SearchHit,
+    SearchHits,
     Session,
     SessionPage,
     SessionPatch,
     SessionQuery,
 )
 from core.remote import openclaw_search
-from core.remote.dialect import ADMIN, WRITE
+from core.remote.dialect import ADMIN, LIST, WRITE
 from core.remote.hello import mapping, strings
 from core.remote.link import Link
+from core.remote.openclaw_commands import THEIRS, carry_out
 from core.remote.openclaw_feed import HubFeed
 from core.remote.openclaw_known import Known, is_main
 from core.remote.openclaw_rows import rows_of, text, whole
@@ -39,7 +41,6 @@ from core.rules.policy import PolicyDecision, decide
 from core.rules.ruleset import RuleSet
 from core.wire.errors import SEND_BLOCKED
 
-POLICY_WORDS: Final[dict[str, str | None]] = {"on": "allow", "off": "deny", "inherit": None}
 SEND_SECONDS: Final = 60.0
 _NEEDS: Final[dict[Action, str]] = {
     "send": WRITE,
@@ -56,6 +57,8 @@ _NEEDS: Final[dict[Action, str]] = {
     "deliver": ADMIN,
 }
 
+_NOT_CONNECTED: Final = "there is no connection to this gateway"
+
 
 class OpenClawGateway:
     """An OpenClaw gateway; see `core.gateway.Gateway`.
@@ -67,6 +70,7 @@ class OpenClawGateway:
     def __init__(self, link: Link, profile: Profile) -> None:
         self._link = link
         self._known = Known(link)
+        self._features = self._known.features
         self._roster = self._known.roster
         self._tools = Tools(self, self._known, profile)
 
@@ -88,22 +92,26 @@ class OpenClawGateway:
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:
         """Return why an action is not possible here, in one sentence; None when it is."""
-        if (dialect := self._known.dialect) is None or not self._link.live:
-            return self._link.connection.detail or "there is no connection to this gateway"
-        needed = ADMIN if action == "patch" and dialect.patches_need_admin else _NEEDS[action]
+        if not self._link.live:
+            return self._link.connection.detail or _NOT_CONNECTED
+        needed = self._needed(action)
         if not self._known.may(needed):
             return f"this connection may not do that: the gateway did not grant it {needed}"
         if action == "spawn" and not self._tools.open("sessions_spawn"):
             return how_to_open("sessions_spawn")
         if action == "exchange" and not self._tools.open("sessions_send"):
             return f"only the first run of such a send happens here: {how_to_open('sessions_send')}"
-        if action == "archive" and not dialect.archives:
+        if action == "archive" and not self._archives():
             return "this gateway cannot archive sessions: reset or delete them instead"
         if action == "deliver":
             return "this gateway keeps its deliveries to itself: they cannot be listed or tried again from here"
         if action == "delete" and key is not None and is_main(key):
             return "the main session of an agent cannot be deleted: reset it instead"
         return None
+
+    def unready(self) -> str | None:
+        """Return why nothing reaches the gateway now; None when it is reached."""
+        return None if self._link.live else self._link.connection.detail or _NOT_CONNECTED
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session; None where the gateway does not tell its rules."""
@@ -173,12 +181,14 @@ class OpenClawGateway:
         if key is not None:
             page = await self.history(key, scope, limit=openclaw_search.READ)
             return openclaw_search.scan(page, text, limit, redacted=redacted)
-        if not self._known.ways().searches:
-            raise Unavailable("this gateway cannot search its transcripts: search in one session")
-        params = {"query": text, "limit": min(limit, openclaw_search.MOST)}
-        answer = mapping(await self._link.request("sessions.search", params, again=True))
-        found = openclaw_search.read_hits(answer, text, redacted=redacted)
-        return [hit for hit in found if (row := self._roster.rows.get(hit.key)) and self._roster.sees(scope, row)]
+        rows = [row for row in self._roster.rows.values() if self._roster.sees(scope, row)]
+        by_agent: dict[str, list[str]] = {agent.agent_id: [] for agent in self._known.agents}
+        for row in rows:
+            by_agent.setdefault(row.agent_id, []).append(row.key)
+        answer = await openclaw_search.search_all(self._features, text, by_agent, self._known.rules.default_agent)
+        seen = {row.key for row in rows}
+        found = [hit for hit in openclaw_search.read_hits(answer.rows, text, redacted=redacted) if hit.key in seen]
+        return SearchHits(found[:limit], answer.unsearched)
 
     async def agents(self) -> list[AgentInfo]:
         """Return the configured agents, the default one first."""
@@ -187,13 +197,18 @@ class OpenClawGateway:
 
     async def models(self) -> list[ModelInfo]:
         """Return the models that sessions and spawns may name."""
-        answer = mapping(await self._link.request("models.list", {}, again=True))
-        rows = rows_of(answer, "models")
-        return [
-            ModelInfo("/".join(part for part in (text(row, "provider"), name) if part), whole(row, "contextWindow"))
-            for row in rows
-            if (name := text(row, "id"))
-        ]
+        found: dict[str, ModelInfo] = {}
+        for params in self._known.for_each_agent("models.list"):
+            answer = await self._features.ask("models.list", params, again=True)
+            for row in rows_of(answer, "models"):
+                if name := text(row, "id"):
+                    ref = "/".join(part for part in (text(row, "provider"), name) if part)
+                    found.setdefault(ref, ModelInfo(ref, whole(row, "contextWindow")))
+        return list(found.values())
+
+    async def overrides(self) -> dict[str, Override]:
+        """Return nothing: there, an override needs a session."""
+        return {}
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
         """Return the newest runs of a session that were heard of, newest first."""
@@ -238,8 +253,8 @@ class OpenClawGateway:
         run_id = request.run_id or new_id()
         key = session.key if session is not None else request.target
         command = parse_command(request.message) if request.provenance is None else None
-        if command is not None and session is not None:
-            return await self._command(session, command, caller, run_id)
+        if command is not None and command.name not in THEIRS and session is not None:
+            return await carry_out(self, session, command, caller, run_id)
         answer = await self._hand_over(request, session, key, run_id)
         run_id = text(answer, "runId") or run_id
         session_id = session.session_id if session is not None else ""
@@ -274,7 +289,7 @@ class OpenClawGateway:
         self._check("abort")
         session = self._known.find(ref, ALL)
         params: dict[str, Any] = {"sessionKey": session.key} | ({"runId": run_id} if run_id else {})
-        answer = mapping(await self._link.request("chat.abort", params, again=True))
+        answer = await self._features.ask("chat.abort", params, again=True)
         stopped = strings(answer.get("runIds"))
         keys = (
             []
@@ -285,7 +300,7 @@ class OpenClawGateway:
             keys.insert(0, session.key)
         for key in keys:
             params = {"key": key} | ({"runId": run_id} if run_id and key == session.key else {})
-            answer = mapping(await self._link.request("sessions.abort", params, again=True))
+            answer = await self._features.ask("sessions.abort", params, again=True)
             if (name := text(answer, "abortedRunId")) is not None:
                 stopped.append(name)
         return stopped
@@ -301,7 +316,7 @@ class OpenClawGateway:
             raise Forbidden("only the owner may change the send policy of a session", ("owner",))
         session = self._known.find(ref, ALL)
         params: dict[str, Any] = {"key": session.key, **fields}
-        await self._link.request("sessions.patch", params, again=True)
+        await self._features.ask("sessions.patch", params, again=True)
         model = fields.get("model", session.model)
         changed = session._replace(
             label=fields.get("label", session.label) or None,
@@ -320,7 +335,7 @@ class OpenClawGateway:
         if session.status == "running":
             raise Conflict("a run of this session is not over: abort it first")
         await self._known.follower.sync(session.key)  # what it held last is needed to know the new one from it
-        await self._link.request("sessions.reset", {"key": session.key})
+        await self._features.ask("sessions.reset", {"key": session.key})
         await self._known.follower.sync(session.key)
         return self._roster.rows.get(session.key, session)
 
@@ -328,7 +343,12 @@ class OpenClawGateway:
         """Take a session out of the list, or bring it back."""
         self._check("archive")
         session = self._known.find(ref, ALL)
-        await self._link.request("sessions.patch", {"key": session.key, "archived": archived}, again=True)
+
+        def params() -> dict[str, Any]:
+            seen = self._features.pick("sessions.patch", expectedSessionId=session.session_id.partition("~")[0])
+            return {"key": session.key, "archived": archived} | seen
+
+        await self._features.ask("sessions.patch", params, again=True)
         return self._roster.put(session._replace(archived_at=self.now_ms() if archived else None))
 
     async def create(self, new: NewSession, caller: Caller) -> Session:
@@ -336,6 +356,8 @@ class OpenClawGateway:
         self._check("create")
         if not isinstance(caller, Operator):
             raise Forbidden("only the operator creates sessions", ("operator",))
+        if new.origin is not None:
+            raise Invalid("this gateway keeps no origin with a session: name it by its key, as cron:<id> or hook:<id>")
         await self._known.ready()
         if new.key is not None and (known := self._roster.rows.get(new.key)) is not None:
             return known
@@ -345,7 +367,7 @@ class OpenClawGateway:
         given = {"key": new.key, "agentId": new.agent_id, "label": new.label, "model": new.model}
         given["parentSessionKey"] = new.parent
         params = {name: value for name, value in given.items() if value is not None}
-        answer = mapping(await self._link.request("sessions.create", params))
+        answer = await self._features.ask("sessions.create", params)
         key = text(answer, "key") or new.key or ""
         entry = {**mapping(answer.get("entry")), "key": key, "sessionId": text(answer, "sessionId")}
         session = self._roster.rows.get(key) or self._roster.take(entry)
@@ -357,7 +379,7 @@ class OpenClawGateway:
         """Remove a session for good."""
         session = self._known.find(ref, ALL)
         self._check("delete", session.key)
-        await self._link.request("sessions.delete", {"key": session.key}, again=True)
+        await self._features.ask("sessions.delete", {"key": session.key}, again=True)
         self._known.follower.forget(session.key)
         self._roster.remove(session.key)
 
@@ -368,7 +390,7 @@ class OpenClawGateway:
             raise Unavailable("this gateway appends messages as its agent's only: send it instead")
         session = self._known.find(ref, ALL)
         params = {"sessionKey": session.key, "message": text_of(draft.content)}
-        answer = mapping(await self._link.request("chat.inject", params))
+        answer = await self._features.ask("chat.inject", params)
         mirror = await self._known.follower.sync(session.key)
         for message in reversed(await self._known.follower.read(mirror, mirror.last_seq - 10, mirror.last_seq)):
             if message.id == text(answer, "messageId") or message.text == params["message"]:
@@ -393,9 +415,17 @@ class OpenClawGateway:
         refusal = self.refusal(action, key)
         if refusal is None:
             return
-        if self._link.live and not self._known.may(_NEEDS[action]):
-            raise Forbidden(refusal, (_NEEDS[action],))
+        if self._link.live and not self._known.may(self._needed(action)):
+            raise Forbidden(refusal, (self._needed(action),))
         raise Unavailable(refusal)
+
+    def _needed(self, action: Action) -> str:
+        """Return the scope that an action needs; some gateways want more for a change than others."""
+        return (self._features.needs("sessions.patch") if action == "patch" else None) or _NEEDS[action]
+
+    def _archives(self) -> bool:
+        """Whether sessions can be archived, and be found again."""
+        return self._features.takes("sessions.patch", "archived") and self._features.takes(LIST, "archived")
 
     def _target(self, request: RunRequest) -> Session | None:
         """Return the session that a message is for, None for one that it makes.
@@ -429,50 +459,29 @@ class OpenClawGateway:
             if request.timeout_ms:
                 params["timeout"] = -(-request.timeout_ms // 1000)
             params |= {"deliver": False, "inputProvenance": request.provenance.as_json()}
-            return mapping(await self._link.request("agent", params, timeout=SEND_SECONDS, again=True))
+            return await self._features.ask("agent", params, timeout=SEND_SECONDS, again=True)
         if request.timeout_ms:
             params["timeoutMs"] = request.timeout_ms
-        if session is not None and self._known.ways().expects and request.target != key:
-            params["sessionId"] = session.session_id.partition("~")[0]
+        expected = {}
+        if session is not None and request.target != key:
+            expected = {"sessionId": session.session_id.partition("~")[0]}
         try:
-            return mapping(await self._link.request("chat.send", params, timeout=SEND_SECONDS, again=True))
+            return await self._features.ask(
+                "chat.send",
+                lambda: params | self._features.pick("chat.send", **expected),
+                timeout=SEND_SECONDS,
+                again=True,
+            )
         except Forbidden as error:
             if decision is None or decision.allowed or not error.message.startswith(SEND_BLOCKED):
                 raise
             raise Forbidden(decision.refusal, decision.decided_by) from None
 
-    async def _command(self, session: Session, command: Command, caller: Caller, run_id: str) -> RunTicket:
-        """Carry out a command of ours; the gateway's own ways of saying it differ, or cannot be said at all.
-
-        Raises:
-            SwitchboardError: As the method that carries it out.
-        """
-        argument = command.argument or None
-        match command.name:
-            case "send":
-                patched = await self.patch(
-                    session.key, SessionPatch({"sendPolicy": POLICY_WORDS[argument or ""]}), caller
-                )
-                answer = f"send policy: {patched.send_policy or 'inherit'}"
-            case "model" | "label":
-                await self.patch(session.key, SessionPatch({command.name: argument}), caller)
-                answer = f"{command.name}: {argument or 'removed'}"
-            case "abort":
-                answer = f"{len(await self.abort(session.key, caller))} stopped"
-            case "reset":
-                await self.reset(session.key, caller)
-                answer = "an empty transcript has begun"
-            case "archive":
-                await self.archive(session.key, caller, archived=True)
-                answer = "archived"
-            case _:
-                raise Unavailable(self.refusal("spawn") or f"/{command.name} is not a command of this gateway")
-        return RunTicket(run_id, session.key, session.session_id, "done", reply=answer)
-
     async def _outcome(self, run_id: str) -> RunOutcome:
         run = self._known.live.get(run_id)
         if run is None or run.live:
-            error = "the run goes on; its reply will be in the session's transcript"
+            lost = None if self._link.live else f"{self.unready()}; what became of the run is not known"
+            error = lost or self._known.live.standing(run_id)
             return RunOutcome(run_id, run.key if run else "", "timeout", "running", error=error)
         if run.state == "done":
             return RunOutcome(run_id, run.key, "ok", run.state, reply=self._known.live.replies.get(run_id, ""))

@@ -14,9 +14,9 @@ from typing import Any, Final
 from core.model.errors import SwitchboardError
 from core.model.events import MessageAppended
 from core.model.messages import Message
-from core.remote.dialect import HISTORY_LIMIT, Dialect, reachable
+from core.remote.dialect import HISTORY, HISTORY_LIMIT, history_params, reachable
+from core.remote.features import Features
 from core.remote.hello import mapping
-from core.remote.link import Link
 from core.remote.openclaw_feed import Hub
 from core.remote.openclaw_rows import hidden, place_of, read_message, text, whole
 
@@ -77,22 +77,19 @@ class Follower:
     """All transcripts that somebody looks at.
 
     Args:
-        dialect: The gateway's ways, once it has said hello.
         moved: Told when a transcript grew or began anew, after its messages.
         committed: Told of a reply that stands in a transcript: key and words.
     """
 
     def __init__(
         self,
-        link: Link,
+        features: Features,
         hub: Hub,
-        dialect: Callable[[], Dialect],
         moved: Callable[[Mirror], None],
         committed: Callable[[str, str], None],
     ) -> None:
-        self._link = link
+        self._features = features
         self._hub = hub
-        self._dialect = dialect
         self._moved = moved
         self._committed = committed
         self._mirrors: OrderedDict[str, Mirror] = OrderedDict()
@@ -158,7 +155,7 @@ class Follower:
             name = page.session_id if page.session_id != mirror.wire_id else f"{page.session_id}~{count}"
             mirror = Mirror(key, page.session_id, name, base=mirror.base + mirror.last)
             if min(page.rows, default=1) > 1:  # too long to tell message by message
-                mirror.last, mirror.first = newest, reachable(newest, self._dialect())
+                mirror.last, mirror.first = newest, reachable(newest, self._features)
             self._mirrors[key] = mirror
             self._moved(mirror)
         if newest > mirror.last:
@@ -169,7 +166,7 @@ class Follower:
     def _opened(self, key: str, page: _Page, early: Mirror | None) -> Mirror:
         newest = max(page.rows, default=0)
         last = min(early.last, newest) if early is not None else newest
-        mirror = Mirror(key, page.session_id, page.session_id, last=last, first=reachable(newest, self._dialect()))
+        mirror = Mirror(key, page.session_id, page.session_id, last=last, first=reachable(newest, self._features))
         self._mirrors[key] = mirror
         self._mirrors.move_to_end(key)
         _remember(mirror, page)
@@ -211,8 +208,9 @@ class Follower:
             offset = page.offset
 
     async def _fetch(self, key: str, limit: int, offset: int) -> _Page:
-        params = self._dialect().history_params(key, limit, offset, MAX_CHARS)
-        answer = mapping(await self._link.request("chat.history", params, again=True))
+        answer = await self._features.ask(
+            HISTORY, lambda: history_params(self._features, key, limit, offset, MAX_CHARS), again=True
+        )
         messages: Sequence[object] = answer["messages"] if isinstance(answer.get("messages"), list) else ()
         rows = [mapping(message) for message in messages]
         total = whole(answer, "totalMessages")

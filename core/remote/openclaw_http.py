@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from core.model.errors import Unavailable
+from core.model import json_codec
+from core.model.errors import Invalid, Unavailable
 from core.remote.hello import mapping
 from core.remote.profile import Profile, check_open
 from core.remote.websocket import tls_context
@@ -27,15 +28,18 @@ async def invoke_over_http(
     origin = profile.origin
     url = f"{'https' if origin.secure else 'http'}{str(origin).removeprefix(origin.scheme)}/tools/invoke"
     token = profile.token()
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     body = {"tool": name, "args": dict(arguments), "sessionKey": session}
     verify = await asyncio.to_thread(tls_context, profile.tls)
     try:
         async with httpx.AsyncClient(
-            verify=verify, follow_redirects=False, timeout=httpx.Timeout(seconds, connect=10.0), trust_env=origin.secure
+            verify=verify,
+            follow_redirects=False,
+            timeout=httpx.Timeout(seconds, connect=10.0),
+            trust_env=not origin.loopback,
         ) as client:
-            answer = await client.post(url, json=body, headers=headers)
-        return mapping(answer.json())
-    except (httpx.HTTPError, ValueError) as error:
-        why = type(error).__name__ if isinstance(error, httpx.HTTPError) else "its answer is not JSON"
+            answer = await client.post(url, content=json_codec.encode(body), headers=headers)
+        return mapping(json_codec.heal(answer.content))
+    except (httpx.HTTPError, Invalid, ImportError) as error:  # a SOCKS proxy needs a library of its own
+        why = "its answer is not JSON" if isinstance(error, Invalid) else type(error).__name__
         raise Unavailable(f"{profile.name or origin} did not take the call of {name}: {why}") from None

@@ -13,26 +13,33 @@ from typing import Any, Final
 from core.gateway import AgentInfo
 from core.model.access import Scope
 from core.model.connection import Connection
-from core.model.errors import Forbidden, Invalid, NotFound, SwitchboardError, Unavailable
+from core.model.errors import NotFound, SwitchboardError, Unavailable
 from core.model.events import ConnectionChanged, Delta, Reloaded
 from core.model.keys import parse, quoted
 from core.model.runs import Run, RunState
 from core.model.sessions import Session
 from core.model.wrappers import unwrapped
-from core.remote.dialect import ADMIN, READ, WRITE, Dialect, row_of
-from core.remote.hello import Hello, mapping
+from core.remote.dialect import ADMIN, LIST, READ, WRITE, list_params, row_of
+from core.remote.features import Features
+from core.remote.hello import Hello, mapping, strings
 from core.remote.link import Link
 from core.remote.openclaw_feed import Hub
 from core.remote.openclaw_follow import Follower, Mirror
 from core.remote.openclaw_live import LATE_SECONDS, Live
 from core.remote.openclaw_roster import Roster, Said
-from core.remote.openclaw_rows import allowed_tools, place_of, read_rules, rows_of, text, whole, words_of
+from core.remote.openclaw_rows import allowed_tools, place_of, rows_of, text, whole, words_of
+from core.remote.openclaw_rules import read_rules
+from core.remote.refused import NotTaken
 from core.rules.ruleset import RuleSet
 
 PAGE: Final = 200
 LIST_SECONDS: Final = 120.0
 """An older gateway with very many sessions takes that long."""
 WAIT_SECONDS: Final = 60.0
+CLOCK_MS: Final = 5_000
+"""By so much what is reckoned of the moment when a gateway started may differ between two connections."""
+LATE_TIMES: Final = 5
+"""How often the words of an end are looked for that was told without them."""
 PAUSE_SECONDS: Final = 5.0
 """Between two catch-ups; frames that miss without end must not keep a gateway busy."""
 _IMPLIED: Final = {READ: {READ, WRITE, ADMIN}, WRITE: {WRITE, ADMIN}}
@@ -43,38 +50,33 @@ class Known:
 
     Attributes:
         rules: As far as the gateway tells them; `rules_known` says whether it does.
-        dialect: The gateway's ways; None before its first hello.
+        features: What it takes.
         allowed: Tools that it opened to calls over the wire; None when it does not tell.
     """
 
     def __init__(self, link: Link) -> None:
         self.link: Final = link
+        self.features: Final = Features(link)
         self.rules = RuleSet()
         self.rules_known = False
         self.agents: list[AgentInfo] = []
-        self.dialect: Dialect | None = None
         self.allowed: frozenset[str] | None = None
         self.hub: Final = Hub(link.clock.now_ms(), self._partial, self._watch)
         self.roster: Final = Roster(self.hub)
         self.live: Final = Live(
             self.hub, link.clock, link.now_ms, self.roster.run_changed, self._run_ended, self._last_words
         )
-        self.follower: Final = Follower(link, self.hub, self.ways, self._moved, self.live.committed)
+        self.follower: Final = Follower(self.features, self.hub, self._moved, self.live.committed)
         self._loaded = False
         self._turn = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._catching_up = False
+        self._behind = False
+        self._subscribed = True
+        self._names_agents = False
+        self._boot: str | None = None
+        self._began: float | None = None
         link.on_event, link.on_up, link.on_gap, link.on_change = self._take, self._up, self._gap, self._changed
-
-    def ways(self) -> Dialect:
-        """Return the gateway's ways.
-
-        Raises:
-            Unavailable: It was never reached.
-        """
-        if self.dialect is None:
-            raise Unavailable(self.link.connection.detail or "this gateway was not reached yet")
-        return self.dialect
 
     def may(self, scope: str) -> bool:
         """Whether the connection was granted a scope, as far as is known."""
@@ -107,6 +109,12 @@ class Known:
             raise NotFound(f"there is no session {quoted(ref)}")
         return session
 
+    def for_each_agent(self, method: str) -> list[dict[str, Any]]:
+        """Return the parameters that ask something of the gateway's agents: of each, where it wants one named."""
+        if not self._names_agents or not self.features.takes(method, "agentId"):
+            return [{}]
+        return [{"agentId": agent.agent_id} for agent in self.agents]
+
     async def close(self) -> None:
         """End the connection and all feeds."""
         for task in list(self._tasks):
@@ -119,25 +127,22 @@ class Known:
     # The connection
 
     async def _up(self, hello: Hello) -> None:
-        self.dialect = Dialect.of(hello)
-        await self.link.request("sessions.subscribe", {})
+        self.features.forget()  # what the hello names is not all that it has
+        started_anew = self._started_anew(hello)
+        self._subscribed = await self.features.optional("sessions.subscribe") is not None
         await self._read_rules()
-        await self._read_list()
+        await self._read_list(started_anew=started_anew)
         if not self._loaded:
             self._loaded = True
             self.hub.tell(Reloaded())
         self._turn.set()
 
     async def _read_rules(self) -> None:
-        agents = mapping(await self.link.request("agents.list", {}))
-        config: Mapping[str, Any] = {}
-        self.rules_known, self.allowed = False, None
-        try:
-            config = mapping(mapping(await self.link.request("config.get", {})).get("config"))
-        except (Forbidden, Invalid):
-            pass  # it is the gateway's to say who reads its configuration
-        else:
-            self.rules_known, self.allowed = bool(config), allowed_tools(config)
+        agents = await self.features.optional("agents.list") or {}
+        self._names_agents = agents.get("selectionRequired") is True
+        told = await self.features.optional("config.get")  # it is the gateway's to say who reads its configuration
+        config = mapping((told or {}).get("config"))
+        self.rules_known, self.allowed = bool(config), allowed_tools(config) if told is not None else None
         self.rules = read_rules(config, agents)
         self.roster.default_agent = self.rules.default_agent
         rows = {text(row, "id"): row for row in rows_of(agents, "agents")}
@@ -147,38 +152,60 @@ class Known:
         ]
         self.agents.sort(key=lambda agent: not agent.default)
 
-    async def _read_list(self) -> None:
+    def _started_anew(self, hello: Hello) -> bool:
+        """Whether the gateway is another process than at the last connection, as far as it tells."""
+        began = None if hello.uptime_ms is None else self.link.now_ms() - hello.uptime_ms
+        (boot, before), (self._boot, self._began) = (self._boot, self._began), (hello.boot_id, began)
+        if boot is not None and hello.boot_id is not None:
+            return boot != hello.boot_id
+        return before is not None and began is not None and began - before > CLOCK_MS
+
+    async def _read_list(self, *, started_anew: bool = False) -> None:
         """Read all sessions, compare them with what was known, and read on in the transcripts that are watched."""
         before = self.hub.rev
-        rows: list[Mapping[str, Any]] = []
-        more = True
-        while more:
-            params = self.ways().list_params(PAGE, len(rows))
-            answer = mapping(await self.link.request("sessions.list", params, timeout=LIST_SECONDS))
-            page = rows_of(answer, "sessions")
-            rows += page
-            more = bool(page) and answer.get("hasMore") is True
+        rows = await self._pages(archived="all")
+        if not self.features.takes(LIST, "archived", "all") and self.features.takes(LIST, "archived"):
+            rows += await self._pages(archived=True)  # it has two lists
         interrupted = self.live.interrupted() if self._loaded else []
         self.roster.replace(rows, before, self.link.now_ms())
-        for run in interrupted:
-            self._spawn(self._look_after(run))
+        if started_anew:
+            self.live.cut_off(interrupted, _at_work(rows))
+        else:
+            for run in interrupted:
+                self._spawn(self._look_after(run))
         for key in self.hub.watched_keys():
             if self.follower.get(key) is not None:
                 self.follower.hint(key)
+
+    async def _pages(self, *, archived: bool | str) -> list[Mapping[str, Any]]:
+        rows: list[Mapping[str, Any]] = []
+
+        def params() -> dict[str, Any]:
+            return list_params(self.features, PAGE, len(rows), archived=archived)
+
+        while True:
+            answer = await self.features.ask(LIST, params, timeout=LIST_SECONDS)
+            page = rows_of(answer, "sessions")
+            rows += page
+            if not page or answer.get("hasMore") is not True or not self.features.takes(LIST, "offset"):
+                return rows
 
     async def _look_after(self, run: Run) -> None:
         """Ask for the end of a run that may have been missed."""
         await self.ask_for_end(run.run_id, None)
 
     def _gap(self) -> None:
+        self._behind = True
         if not self._catching_up:
             self._catching_up = True
             self._spawn(self._catch_up())
 
     async def _catch_up(self) -> None:
         try:
-            await self._read_list()
-            await self.link.clock.sleep(PAUSE_SECONDS)
+            while self._behind:
+                self._behind = False
+                await self._read_list()
+                await self.link.clock.sleep(PAUSE_SECONDS)
         finally:
             self._catching_up = False
 
@@ -196,6 +223,9 @@ class Known:
         match name:
             case "chat":
                 self.live.chat(data, self._session_id(key))
+                if not self._subscribed and (key not in self.roster.rows or text(data, "state") != "delta"):
+                    self._hint(key)
+                    self._gap()  # nobody tells what became of the session, so that it has to be read
             case "agent" | "session.tool":
                 self.live.agent(data, self._session_id(key))
                 if text(mapping(data.get("data")), "phase") in {"result", "end"}:
@@ -284,17 +314,28 @@ class Known:
             left = WAIT_SECONDS if seconds is None else min(WAIT_SECONDS, seconds - (clock.monotonic() - began))
             params = {"runId": run_id, "timeoutMs": max(round(left * 1000), 1)}
             asked = clock.monotonic()
-            answer = mapping(await self.link.request("agent.wait", params, timeout=left + WAIT_SECONDS, again=True))
+            try:
+                answer = await self.features.ask("agent.wait", params, timeout=left + WAIT_SECONDS, again=True)
+            except NotTaken:
+                return  # what is heard of it has to do
             status = text(answer, "status")
             if status in {"ok", "error"}:
                 if text(mapping(answer.get("terminalReply")), "text") is None:
-                    await clock.sleep(LATE_SECONDS)  # what is heard knows more: its words, or that it is queued
+                    await self._words_came(run_id)
                 run = self.live.get(run_id)
                 if run is None or run.state != "queued":
                     await self._take_end(run_id, answer)
                     return
             if clock.monotonic() - asked < 1:  # it does not know the run, and does not wait for it either
                 await clock.sleep(1)
+
+    async def _words_came(self, run_id: str) -> None:
+        """Wait for what knows more of an end: its words, or that the message is queued; they may be late."""
+        for _ in range(LATE_TIMES):
+            await self.link.clock.sleep(LATE_SECONDS)
+            run = self.live.get(run_id)
+            if run is None or run.state != "running" or await self._last_words(run):
+                return
 
     async def _take_end(self, run_id: str, answer: Mapping[str, Any]) -> None:
         run = self.live.get(run_id)
@@ -324,6 +365,13 @@ class Known:
         task = asyncio.get_running_loop().create_task(guarded())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _at_work(rows: list[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the runs that a list says are at work, by session."""
+    return {
+        key: run_ids[0] for row in rows if (key := text(row, "key")) and (run_ids := strings(row.get("activeRunIds")))
+    }
 
 
 def is_main(key: str) -> bool:

@@ -1,8 +1,9 @@
-"""Runs and replies under way at an OpenClaw gateway, made out of its passing events (PROTOCOL I.4).
+"""Runs and replies under way at an OpenClaw gateway, made out of its passing events (protocol#events).
 
 Those gateways keep no runs that could be read: one begins with the first thing heard of it and ends with the first
 word of its end. What a run says comes as the whole reply so far; what is new in it is told. A message for a session
-that is at work ends at once without a word, and is carried by a later run of another id: it counts as queued till then.
+that is at work ends at once without a word: it counts as queued until a later run of another id carries it, or until
+the run at work, which took it in, has ended.
 """
 
 import asyncio
@@ -26,6 +27,9 @@ LATE_SECONDS: Final = 1.0
 """How long the words of an end may come after it was told that a run has ended."""
 CARRIED_SECONDS: Final = 8.0
 """How long a queued message waits for the run that carries it, once nothing runs."""
+RESUMED_SECONDS: Final = 30.0
+"""How long after a gateway has started anew it may still go on with what it was at."""
+CUT_OFF: Final = "the gateway started anew while it ran, and has not gone on with it: send again what is still wanted"
 _ENDS: Final[dict[str, RunState]] = {"final": "done", "aborted": "aborted", "error": "error"}
 
 
@@ -86,6 +90,7 @@ class Live:
         self._at_work: set[str] = set()
         self._queued: dict[str, list[str]] = {}
         self._carries: dict[str, list[str]] = {}
+        self._cut: set[str] = set()
 
     # What is heard
 
@@ -168,6 +173,7 @@ class Live:
         while len(self.replies) > KEPT_RUNS:
             self.replies.popitem(last=False)
         self._keep(run)
+        self._cut.discard(run_id)
         self._at_work.discard(run_id)
         for carried in self._carries.pop(run_id, ()):
             self.end(carried, state, reply, error)
@@ -187,6 +193,41 @@ class Live:
             self.end(run_id, state, "", error)
 
         self._later(wait())
+
+    def cut_off(self, runs: Iterable[Run], successors: Mapping[str, str]) -> None:
+        """Note that a gateway has started anew under runs: one of another id may go on with each.
+
+        Args:
+            successors: Runs that are at work there now, by session.
+        """
+        keys: dict[str, str] = {}
+        for run in runs:
+            keys[run.key] = run.session_id
+            self._at_work.discard(run.run_id)
+            self._cut.add(run.run_id)
+            if run.run_id not in self._queued.setdefault(run.key, []):
+                self._queued[run.key].append(run.run_id)
+            self._change(run.run_id, "queued")
+            self._later(self._miss(run))
+        for key, session_id in keys.items():
+            if (successor := successors.get(key)) is not None:
+                self._work(successor, key, session_id)
+
+    async def _miss(self, run: Run) -> None:
+        await self._clock.sleep(RESUMED_SECONDS)
+        if run.run_id in self._queued.get(run.key, ()):
+            self._queued[run.key].remove(run.run_id)
+            self.end(run.run_id, "interrupted", "", CUT_OFF)
+
+    def standing(self, run_id: str) -> str:
+        """Return what is known of a run that has not ended, for whoever has waited long enough."""
+        after = "its reply will be in the session's transcript"
+        if run_id not in self._cut:
+            return f"the run goes on; {after}"
+        carrier = next((name for name, carried in self._carries.items() if run_id in carried), None)
+        if carrier is not None:
+            return f"the gateway started anew while it ran, and goes on with it as run {carrier}; {after}"
+        return "the gateway started anew while it ran; whether it goes on with it is not known yet"
 
     def _work(self, run_id: str, key: str, session_id: str) -> None:
         """Note that a run is at work; one that nobody here asked for carries what was queued."""
@@ -215,7 +256,21 @@ class Live:
                 continue
             if run_id in self._queued.get(key, ()):
                 self._queued[key].remove(run_id)
-                self.end(run_id, "done", await self._recall(self._runs[run_id]))
+                await self._end_taken_in(self._runs[run_id])
+
+    async def _end_taken_in(self, run: Run) -> None:
+        """End a message with the run that took it in, when that failed; otherwise with what was said since."""
+        later = [
+            each for each in self._runs.values() if each.key == run.key and (each.ended_at or 0) >= run.accepted_at
+        ]
+        host = max(later, key=lambda each: each.ended_at or 0, default=None)
+        if host is None or host.state == "done":
+            self.end(run.run_id, "done", await self._recall(run))
+            return
+        how = "was stopped" if host.state == "aborted" else "failed"
+        why = f": {host.error}" if host.error else ""
+        error = f"the gateway gave the message to run {host.run_id}, which {how} before it answered{why}"
+        self.end(run.run_id, host.state, "", error)
 
     def _change(self, run_id: str, state: RunState) -> None:
         run = self._runs[run_id]._replace(state=state, rev=self._hub.next())

@@ -8,7 +8,7 @@ from core.model.events import Cursor, SessionChanged, SessionGone
 from core.model.runs import Run, RunState
 from core.model.sessions import Session, SessionPage, SessionQuery
 from core.remote.openclaw_feed import Hub
-from core.remote.openclaw_rows import preview, read_row, settled
+from core.remote.openclaw_rows import preview, read_row, settled, text
 
 
 class _End(NamedTuple):
@@ -45,7 +45,7 @@ class Roster:
         self.rows: dict[str, Session] = {}
         self.default_agent = "main"
         self._hub = hub
-        self._running: dict[str, str] = {}
+        self._running: dict[str, Run] = {}
         self._ends: dict[str, _End] = {}
 
     def replace(self, rows: Iterable[Mapping[str, Any]], since: Cursor, now_ms: int) -> None:
@@ -58,7 +58,7 @@ class Roster:
         self._running.clear()
         listed: set[str] = set()
         for row in rows:
-            key = str(row.get("key"))
+            key = str(text(row, "key"))
             listed.add(key)
             if (known := self.rows.get(key)) is None or known.rev <= since:
                 self._read(settled(row, now_ms), None)
@@ -70,12 +70,12 @@ class Roster:
 
         What was heard last is newer than what such a row says was said last.
         """
-        known = self.rows.get(str(row.get("key")))
+        known = self.rows.get(str(text(row, "key")))
         heard = {"lastMessagePreview": known.preview} if known is not None and known.preview else {}
         return self._read({**row, **heard}, said)
 
     def _read(self, row: Mapping[str, Any], said: Said | None) -> Session | None:
-        session = read_row(row, self.default_agent, self.rows.get(str(row.get("key"))))
+        session = read_row(row, self.default_agent, self.rows.get(str(text(row, "key"))))
         if session is None:
             return None
         session = session._replace(session_id=self._local_id(session))
@@ -108,17 +108,20 @@ class Roster:
     def run_changed(self, run: Run) -> None:
         """Note that a run began or ended; rows of some gateways say so late, or never."""
         if run.state == "queued":
-            if self._running.get(run.key) == run.run_id:
-                del self._running[run.key]
+            self._no_longer(run)
         elif run.live:
-            self._running[run.key] = run.run_id
+            self._running[run.key] = run
         else:
-            if self._running.get(run.key) == run.run_id:
-                del self._running[run.key]
+            self._no_longer(run)
             self._ends[run.key] = _End(run.state, run.error, run.ended_at or 0)
         session = self.rows.get(run.key)
         if session is not None:
             self.put(session if run.live else session._replace(error=run.error, status=run.state))
+
+    def _no_longer(self, run: Run) -> None:
+        running = self._running.get(run.key)
+        if running is not None and running.run_id == run.run_id:
+            del self._running[run.key]
 
     def page(self, query: SessionQuery, scope: Scope) -> SessionPage:
         """Answer a query."""
@@ -138,8 +141,8 @@ class Roster:
         match scope:
             case All():
                 return True
-            case Agents(ids):
-                return session.agent_id in ids
+            case Agents(ids, root):
+                return session.agent_id in ids or root in self._line(session)
             case One(key):
                 return session.key == key
             case Tree(root):
@@ -167,7 +170,7 @@ class Roster:
     def _children(self) -> dict[str, tuple[str, ...]]:
         children: dict[str, tuple[str, ...]] = {}
         for row in self.rows.values():
-            if row.spawned_by is not None:
+            if row.spawned_by is not None and row.archived_at is None:
                 children[row.spawned_by] = (*children.get(row.spawned_by, ()), row.key)
         return children
 
@@ -180,12 +183,14 @@ class Roster:
 
     def _with_run(self, session: Session) -> Session:
         """Return the session with the state that was heard, where its row is behind."""
-        if session.key in self._running:
-            return session._replace(status="running", error=None)
+        if (run := self._running.get(session.key)) is not None:  # a row that is behind tells when the one before began
+            started = max(session.started_at or 0, run.started_at or 0) or None
+            return session._replace(status="running", error=None, started_at=started)
         end = self._ends.get(session.key)
         if end is None:
             return session if session.status == "error" else session._replace(error=None)
-        if session.status == "running" and (session.started_at or 0) <= end.at:
+        outranked = session.status == "running" or (end.state == "aborted" and session.status is not None)
+        if outranked and (session.started_at or 0) <= end.at:  # some rows call an abort a timeout
             return session._replace(status=end.state, error=end.error)
         return session._replace(error=end.error if session.status == "error" else None)
 

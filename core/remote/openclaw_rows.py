@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from core.model.errors import Invalid
-from core.model.keys import ChatType, Key, kind_of, parse
+from core.model.keys import GLOBAL, MAIN, ChatType, Key, kind_of, parse
 from core.model.messages import INTER_SESSION, MAX_INT, Message, Provenance, read_content
 from core.model.runs import RunState
 from core.model.sessions import Override, Session
 from core.model.wrappers import unwrapped
 from core.remote.hello import mapping, strings
-from core.rules.policy import Match, Rule, SendPolicy
-from core.rules.ruleset import AgentRules, RuleSet
 
 INTERNAL: Final = "internal"
 HIDDEN: Final = "(a message that this gateway does not show)"
@@ -22,7 +20,8 @@ _STATES: Final[dict[str, RunState]] = {
     "killed": "aborted",
     "timeout": "timed_out",
 }
-_CHAT_TYPES: Final[dict[str, ChatType]] = {"direct": "direct", "group": "group", "channel": "channel"}
+CHAT_TYPES: Final[dict[str, ChatType]] = {"direct": "direct", "group": "group", "channel": "channel"}
+_KEYS: Final = frozenset({"key", "sessionKey", "spawnedBy", "parentSessionKey"})
 PREVIEW_CHARS: Final = 160
 SILENT_MS: Final = 120_000
 """A session that changed nothing for so long is not believed to run, where the gateway only remembers that it did."""
@@ -53,7 +52,7 @@ def read_row(row: Mapping[str, Any], default_agent: str, before: Session | None)
         rev=before.rev if before else 0,
         agent_id=text(row, "agentId") or key.agent_id or default_agent,
         kind=kind_of(key.text, created_by),
-        chat_type=key.chat_type if key.channel else _CHAT_TYPES.get(text(row, "chatType") or "", key.chat_type),
+        chat_type=key.chat_type if key.channel else CHAT_TYPES.get(text(row, "chatType") or "", key.chat_type),
         channel=key.channel or (INTERNAL if key.kind in {"cron", "hook", "node"} else last_channel) or "unknown",
         origin=created_by,
         display_name=_name(row),
@@ -91,7 +90,7 @@ def read_row(row: Mapping[str, Any], default_agent: str, before: Session | None)
 def settled(row: Mapping[str, Any], now_ms: int) -> Mapping[str, Any]:
     """Return a listed row without a `running` that nobody has touched for long.
 
-    Gateways that do not count active runs leave it standing after an abort (PROTOCOL I.5); a run at work is heard of.
+    Some gateways leave it standing after an abort (protocol#methods); a run at work is heard of.
     """
     silent = now_ms - (whole(row, "updatedAt") or 0) > SILENT_MS
     if silent and "hasActiveRun" not in row and text(row, "status") == "running":
@@ -161,33 +160,16 @@ def preview(words: str | None) -> str | None:
     return line or None
 
 
-def read_rules(config: Mapping[str, Any], agents: Mapping[str, Any]) -> RuleSet:
-    """Read the rules out of a configuration and the list of agents.
-
-    Args:
-        config: As `config.get` gives it; empty when it was refused.
-        agents: As `agents.list` gives it.
-    """
-    session = mapping(config.get("session"))
-    ids = {name.lower(): text(row, "name") for row in rows_of(agents, "agents") if (name := text(row, "id"))}
-    default = (text(agents, "defaultId") or "main").lower()
-    known = {agent_id: AgentRules(agent_id, name) for agent_id, name in (ids or {default: None}).items()}
-    return RuleSet(
-        agents=known,
-        default_agent=default,
-        global_scope=(text(agents, "scope") or text(session, "scope")) == "global",
-        send_policy=_send_policy(mapping(session.get("sendPolicy"))),
-    )
-
-
 def allowed_tools(config: Mapping[str, Any]) -> frozenset[str]:
     """Return the tools that the gateway's owner opened to calls over the wire."""
     return frozenset(strings(mapping(mapping(config.get("gateway")).get("tools")).get("allow")))
 
 
 def text(data: Mapping[str, Any], name: str) -> str | None:
-    """Return a field that is a text and not empty."""
+    """Return a field that is a text and not empty; a key that is `global` there is `main` here (K5)."""
     value = data.get(name)
+    if value == GLOBAL and name in _KEYS:
+        return MAIN
     return value if isinstance(value, str) and value else None
 
 
@@ -203,19 +185,6 @@ def rows_of(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """Return the objects of a field that is a list."""
     value = data.get(name)
     return [mapping(row) for row in cast("list[object]", value)] if isinstance(value, list) else []
-
-
-def _send_policy(data: Mapping[str, Any]) -> SendPolicy:
-    rules: list[Rule] = []
-    for rule in rows_of(data, "rules"):
-        match, action = mapping(rule.get("match")), text(rule, "action")
-        if action in {"allow", "deny"}:
-            chat_type = _CHAT_TYPES.get(text(match, "chatType") or "")
-            conditions = Match(
-                text(match, "channel"), chat_type, text(match, "keyPrefix") or text(match, "rawKeyPrefix")
-            )
-            rules.append(Rule(cast("Override", action), conditions))
-    return SendPolicy(tuple(rules), "deny" if data.get("default") == "deny" else "allow")
 
 
 def _status(row: Mapping[str, Any]) -> RunState | None:

@@ -1,11 +1,15 @@
 """Words in the transcripts of an OpenClaw gateway: its own search where it has one, else what one session holds."""
 
+import contextlib
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from core.model.sessions import HistoryPage, SearchHit
+from core.model.errors import Unavailable
+from core.model.sessions import HistoryPage, SearchHit, Unsearched
+from core.remote.features import Features
 from core.remote.openclaw_rows import rows_of, text, whole
+from core.remote.refused import NotTaken
 from core.rules.redact import redact
 
 READ: Final = 1000
@@ -13,6 +17,71 @@ READ: Final = 1000
 MOST: Final = 25
 """Hits that a gateway gives at most."""
 SNIPPET_CHARS: Final = 160
+KEYS: Final = 200
+"""Sessions that one search may name."""
+METHOD: Final = "sessions.search"
+CANNOT: Final = (
+    "this gateway cannot search its transcripts: search in one session, with `search TEXT --in KEY` or / in its"
+    " transcript"
+)
+EVERYTHING: Final = {"archived": "all", "includeGlobal": True, "includeUnknown": True}
+
+Asked = Mapping[str, Any]
+Keys = Mapping[str, Sequence[str]]
+
+
+class Answer(NamedTuple):
+    """The rows that a gateway found, and what it did not look into."""
+
+    rows: list[Mapping[str, Any]]
+    unsearched: tuple[Unsearched, ...] = ()
+
+
+async def search_all(features: Features, query: str, keys: Keys, default: str) -> Answer:
+    """Have a gateway search its sessions: all at once, agent by agent, or else its default agent's only.
+
+    Args:
+        keys: Of the sessions of each agent.
+        default: The gateway's default agent.
+
+    Raises:
+        Unavailable: It cannot search.
+    """
+    asked = {"query": query, "limit": MOST}
+    for search in (_at_once, _by_agent, _default_only):
+        if features.has(METHOD):
+            with contextlib.suppress(NotTaken):
+                return await search(features, asked, keys, default)
+    raise Unavailable(CANNOT)
+
+
+async def _at_once(features: Features, asked: Asked, keys: Keys, default: str) -> Answer:
+    del keys, default
+    if not features.takes(METHOD, "scope"):
+        raise NotTaken("it has no scope")
+    return Answer(rows_of(await features.ask(METHOD, {**asked, "scope": EVERYTHING}, again=True), "results"))
+
+
+async def _by_agent(features: Features, asked: Asked, keys: Keys, default: str) -> Answer:
+    del default
+    if not features.takes(METHOD, "sessionKeys"):
+        raise NotTaken("it takes no sessions")
+    rows: list[Mapping[str, Any]] = []
+    for agent_id, names in keys.items():
+        for start in range(0, len(names), KEYS):
+            some = {**asked, "sessionKeys": list(names[start : start + KEYS])}
+
+            def params(some: Asked = some, agent_id: str = agent_id) -> dict[str, Any]:
+                return {**some, **features.pick(METHOD, agentId=agent_id)}
+
+            rows += rows_of(await features.ask(METHOD, params, again=True), "results")
+    return Answer(rows)
+
+
+async def _default_only(features: Features, asked: Asked, keys: Keys, default: str) -> Answer:
+    answer = await features.ask(METHOD, asked, again=True)
+    others = [Unsearched(f"agent {name}", "this gateway searches its default agent only") for name in keys]
+    return Answer(rows_of(answer, "results"), tuple(each for each in others if each.place != f"agent {default}"))
 
 
 def scan(page: HistoryPage, query: str, limit: int, *, redacted: bool) -> list[SearchHit]:
@@ -34,11 +103,11 @@ def scan(page: HistoryPage, query: str, limit: int, *, redacted: bool) -> list[S
     return hits
 
 
-def read_hits(answer: Mapping[str, Any], query: str, *, redacted: bool) -> list[SearchHit]:
-    """Read the answer of `sessions.search`; it does not tell places, so that they are 0."""
+def read_hits(rows: Iterable[Mapping[str, Any]], query: str, *, redacted: bool) -> list[SearchHit]:
+    """Read the rows of `sessions.search`, newest first; they do not tell places, so that these are 0."""
     words = [word.lower() for word in query.split()]
     hits: list[SearchHit] = []
-    for row in rows_of(answer, "results"):
+    for row in rows:
         key, found = text(row, "sessionKey"), text(row, "snippet") or ""
         if key is None:
             continue
@@ -55,7 +124,7 @@ def read_hits(answer: Mapping[str, Any], query: str, *, redacted: bool) -> list[
                 spans=_spans(snippet, words),
             )
         )
-    return hits
+    return sorted(hits, key=lambda hit: -hit.timestamp)
 
 
 def _spans(snippet: str, words: list[str]) -> tuple[tuple[int, int], ...]:

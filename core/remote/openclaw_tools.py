@@ -11,6 +11,7 @@ from core.remote.openclaw_http import invoke_over_http
 from core.remote.openclaw_known import Known
 from core.remote.openclaw_rows import text
 from core.remote.profile import Profile
+from core.remote.refused import NotTaken
 
 NATIVE: Final = frozenset({"sessions_send", "sessions_spawn"})
 """Only what needs the gateway: what follows a send or a spawn; everything else is the same over the port."""
@@ -79,13 +80,13 @@ class Tools:
         seconds = arguments.get("timeoutSeconds", _DEFAULT_SECONDS)
         patience = (float(seconds) if isinstance(seconds, int | float) else _DEFAULT_SECONDS) + _SPARE_SECONDS
         args = dict(arguments)
-        if not self._known.ways().invokes:
+        params = {"name": name, "args": args, "sessionKey": session}
+        try:
+            answer = await self._known.features.ask("tools.invoke", params, timeout=patience)
+        except NotTaken:
             if self._profile.tls.fingerprint is not None or self._profile.token() is None:
-                raise ToolDenied(how_to_open(name), ("gateway.tools.allow",))  # HTTP needs the token, and an authority
+                raise ToolDenied(how_to_open(name), ("gateway.tools.allow",)) from None  # HTTP needs both
             answer = await invoke_over_http(self._profile, name, args, session, patience)
-        else:
-            params = {"name": name, "args": args, "sessionKey": session}
-            answer = mapping(await self._known.link.request("tools.invoke", params, timeout=patience))
         if answer.get("ok") is not True:
             raise _refused(name, mapping(answer.get("error")))
         result = mapping(answer.get("output") or answer.get("result"))

@@ -7,6 +7,8 @@ from core.model.errors import Forbidden, SwitchboardError, Unauthorized, Unavail
 from core.model.keys import quoted
 from core.remote.hello import mapping
 
+MOST_WORDS: Final = 300
+"""Characters of a gateway's own reason that are told."""
 SLOW_SECONDS: Final = 30.0
 """Between attempts that only somebody at the other end can make succeed."""
 
@@ -39,13 +41,23 @@ class Refused(Exception):
         self.code = code
 
 
+class NotTaken(Unavailable):
+    """The gateway does not know a method, or does not take it as it was asked."""
+
+
+def not_understood(where: str, error: SwitchboardError) -> Refused:
+    """Read the refusal of what a connection cannot do without; it answered, so that it is seldom tried again."""
+    said = error.message if isinstance(error, NotTaken) else f"{where} refuses what a connection needs: {error.message}"
+    return Refused(Unavailable(said), retry=2 * SLOW_SECONDS)
+
+
 def refused_by(error: Mapping[str, Any], where: str) -> Refused:
     """Read the error that answers `connect`.
 
     Args:
         where: The gateway's name or address, for the sentence.
     """
-    code, message = str(error.get("code", "")), quoted(str(error.get("message", "")))
+    code, message = str(error.get("code", "")), quoted(str(error.get("message", "")), MOST_WORDS)
     facts = mapping(error.get("details"))
     reason = str(facts.get("code", ""))
     if code == "UNAVAILABLE" or error.get("retryable") is True:

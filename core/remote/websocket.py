@@ -75,7 +75,7 @@ async def _dial(profile: Profile) -> Transport:
         raise Refused(error) from None
     origin, url = parse_url(profile.url)
     where = profile.name or str(origin)
-    connect, handshake_error = await asyncio.to_thread(_load)
+    connect, library = await asyncio.to_thread(_load)
     context = await asyncio.to_thread(tls_context, profile.tls) if origin.secure else None
     try:
         connection = await connect(
@@ -85,7 +85,7 @@ async def _dial(profile: Profile) -> Transport:
             ping_interval=None,  # the gateway's ticks tell whether it lives
             open_timeout=OPEN_SECONDS,
             close_timeout=CLOSE_SECONDS,
-            proxy=True if origin.secure else None,
+            proxy=None if origin.loopback else True,
             logger=_silent,
             ssl=context,
         )
@@ -95,7 +95,13 @@ async def _dial(profile: Profile) -> Transport:
         raise unreachable(where, f"it does not speak TLS as we do ({error.reason or 'no reason given'})") from None
     except TimeoutError:
         raise unreachable(where, f"no answer within {OPEN_SECONDS:g} s") from None
-    except handshake_error as error:
+    except ImportError:  # the library wants another one for it
+        raise _no_proxy(where, "it is a SOCKS proxy, for which the library python-socks is missing") from None
+    except library.InvalidProxy:  # its text repeats the address, with a password perhaps
+        raise _no_proxy(where, "its address is malformed") from None
+    except library.ProxyError:
+        raise _no_proxy(where, "it does not let us through") from None
+    except library.InvalidHandshake as error:
         raise _no_gateway(where, error) from None
     if profile.tls.fingerprint is not None and origin.secure:
         shown = hashlib.sha256(
@@ -107,16 +113,16 @@ async def _dial(profile: Profile) -> Transport:
     return WebSocket(connection, str(origin))
 
 
-def _load() -> tuple[Any, type[Exception]]:
+def _load() -> tuple[Any, Any]:
     """Import the library, which takes a moment, with redirects turned off: credentials stay where they belong."""
+    from websockets import exceptions
     from websockets.asyncio.client import connect
-    from websockets.exceptions import InvalidHandshake
 
     class Direct(connect):
         def process_redirect(self, exc: Exception) -> Exception:
             return exc
 
-    return Direct, InvalidHandshake
+    return Direct, exceptions
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
@@ -146,6 +152,14 @@ def _untrusted(where: str, why: str) -> Refused:
         " by its SHA-256 fingerprint in the profile"
     )
     return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_UNTRUSTED")
+
+
+def _no_proxy(where: str, why: str) -> Refused:
+    sentence = (
+        f"{where} cannot be reached through the proxy that the environment names (wss_proxy, https_proxy, all_proxy):"
+        f" {why}; mend that, or add the gateway's host to no_proxy"
+    )
+    return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="PROXY")
 
 
 def _no_gateway(where: str, error: Exception) -> Refused:

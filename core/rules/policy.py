@@ -23,7 +23,7 @@ class Match:
 
     def covers(self, key: str, channel: str, chat_type: ChatType) -> bool:
         """Whether a session with these properties is meant."""
-        if self.channel is not None and self.channel != channel:
+        if self.channel is not None and self.channel.lower() != channel.lower():
             return False
         if self.chat_type is not None and self.chat_type != chat_type:
             return False

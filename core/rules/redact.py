@@ -106,6 +106,11 @@ def redact(text: str) -> str:
     return _SECRETS.sub(_mark, text)
 
 
+def bounded_text(text: str) -> tuple[str, int]:
+    """Return a text without secrets and of at most 4,000 characters, and how many were left out."""
+    return _shortened(text, keep=MAX_BLOCK_CHARS)
+
+
 def bounded_block(block: Block) -> Block:
     """Return a block without secrets and of at most 4,000 characters; `cut` counts those that were left out."""
     shown = dict(block)

@@ -11,6 +11,7 @@ SandboxVisibility = Literal["spawned", "all"]
 
 VISIBILITY_CONTROL = "tools.sessions.visibility"
 SANDBOX_CONTROL = "agents.defaults.sandbox.sessionToolsVisibility"
+AGENT_SANDBOX_CONTROL = "agents.list[].sandbox.sessionToolsVisibility"
 AGENT_TO_AGENT_CONTROL = "tools.agentToAgent"
 
 
@@ -57,13 +58,20 @@ class Grant:
 
 
 def grant(
-    caller: Caller, rules: VisibilityRules, *, agent_id: str, sandboxed: bool, agent_ids: frozenset[str]
+    caller: Caller,
+    rules: VisibilityRules,
+    *,
+    agent_id: str,
+    sandboxed: bool,
+    agent_ids: frozenset[str],
+    sandbox: SandboxVisibility | None = None,
 ) -> Grant:
     """Return what a caller may see.
 
     Args:
         agent_id: The agent that owns the caller's session; of no meaning for the operator.
         sandboxed: Whether that agent is sandboxed.
+        sandbox: What that agent itself says of `sessionToolsVisibility`; None for what all agents have.
         agent_ids: All configured agents, to turn `tools.agentToAgent.allow` into ids.
     """
     if isinstance(caller, Operator):
@@ -73,20 +81,22 @@ def grant(
         return Grant(One(caller.key), (setting,))
     if rules.visibility == "tree":
         return Grant(Tree(caller.key), (setting,))
-    if sandboxed and rules.sandbox == "spawned":
-        return Grant(Tree(caller.key), (f"{SANDBOX_CONTROL}=spawned",))
+    if sandboxed and (sandbox or rules.sandbox) == "spawned":
+        control = SANDBOX_CONTROL if sandbox is None else AGENT_SANDBOX_CONTROL
+        return Grant(Tree(caller.key), (f"{control}=spawned",))
     if rules.visibility == "agent":
-        return Grant(Agents(frozenset({agent_id})), (setting,))
-    return _across_agents(rules.agent_to_agent, agent_id, agent_ids)
+        return Grant(Agents(frozenset({agent_id}), caller.key), (setting,))
+    return _across_agents(caller.key, rules.agent_to_agent, agent_id, agent_ids)
 
 
-def _across_agents(peers: AgentToAgent, agent_id: str, agent_ids: frozenset[str]) -> Grant:
+def _across_agents(key: str, peers: AgentToAgent, agent_id: str, agent_ids: frozenset[str]) -> Grant:
+    """Return what a session may see where visibility is `all`; its own descendants whatever the rest says (V1, V2)."""
     own = frozenset({agent_id})
     if not peers.enabled:
-        return Grant(Agents(own), (f"{AGENT_TO_AGENT_CONTROL}.enabled=false",))
+        return Grant(Agents(own, key), (f"{AGENT_TO_AGENT_CONTROL}.enabled=false",))
     if peers.allow is None or "*" in peers.allow:
         return Grant(ALL, ())
     reachable = (
         frozenset(peer for peer in agent_ids if peers.lists(peer)) if peers.lists(agent_id) else frozenset[str]()
     )
-    return Grant(Agents(own | reachable), (f"{AGENT_TO_AGENT_CONTROL}.allow",))
+    return Grant(Agents(own | reachable, key), (f"{AGENT_TO_AGENT_CONTROL}.allow",))

@@ -1,1 +1,2 @@
-"""The bundled runtime: the gateway that needs no setting up. One asyncio loop, one writer (DESIGN 5)."""
+"""The bundled runtime: the gateway that needs no setting up. One asyncio loop, one writer
+(architecture#loop-and-writer)."""

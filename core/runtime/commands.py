@@ -8,16 +8,18 @@ from typing import Final
 
 from core.config.settings import THINKING_LEVELS, Settings
 from core.model.access import Caller
-from core.model.commands import Command
+from core.model.commands import Command, parse_command
 from core.model.errors import Conflict, Invalid
 from core.model.ids import new_id
+from core.model.json_codec import encodable
 from core.model.keys import quoted
-from core.model.messages import encodable, note_draft
+from core.model.messages import note_draft
+from core.model.money import dollars
 from core.model.runs import Run, RunRequest
 from core.model.sessions import Session, SessionPatch
 from core.runtime.authority import require_operator, require_owner
 from core.store import messages, runs, sessions
-from core.store.database import Tx
+from core.store.database import Db, Tx
 from core.store.runs import NewRun
 
 POLICY_WORDS: Final[dict[str, str | None]] = {"on": "allow", "off": "deny", "inherit": None}
@@ -36,6 +38,24 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 OF_THE_OWNER: Final = frozenset({"send", "reset", "archive"})
 """Commands that do what only the owner may."""
 MAX_LABEL_CHARS: Final = 120
+
+
+ELSEWHERE: Final = {
+    "/compact": "/compact is not needed here: what no longer fits the model's window is left out of its prompt by"
+    " itself, and the transcript keeps everything; /reset begins an empty one",
+}
+"""Commands of OpenClaw's clients that would be words for the model here, and what to say instead."""
+
+
+def find(message: str) -> Command | None:
+    """Return the command that a message is, None when it is an ordinary message.
+
+    Raises:
+        Invalid: Its argument is missing, wrong, or one too many; or there is nothing to do for it here.
+    """
+    if message.strip().lower() in ELSEWHERE:
+        raise Invalid(ELSEWHERE[message.strip().lower()])
+    return parse_command(message)
 
 
 def check_caller(command: Command, caller: Caller) -> None:
@@ -60,6 +80,8 @@ def carry_out(tx: Tx, session: Session, command: Command, settings: Settings) ->
     match command.name:
         case "send":
             return _set_policy(tx, session, command.argument)
+        case "status":
+            return _status(session, settings)
         case "model":
             patch(tx, session, SessionPatch({"model": command.argument or None}), settings)
             return f"model: {command.argument or 'the agent’s own'}"
@@ -74,6 +96,23 @@ def carry_out(tx: Tx, session: Session, command: Command, settings: Settings) ->
             return "archived; a new message brings the session back"
         case _:
             raise Invalid(f"/{command.name} is not a command of this session")
+
+
+def done(db: Db, request: RunRequest, command: Command) -> tuple[Run, str] | None:
+    """Return the run and the answer of a command that was carried out before; None when it is new.
+
+    A `/spawn` is a message for its sub-agent and no run of its own.
+
+    Raises:
+        Conflict: Its run id stands for another request.
+    """
+    if request.run_id is None or command.name == "spawn":
+        return None
+    run = runs.same_request(db, request.run_id, runs.fingerprint(request))
+    if run is None:
+        return None
+    note = messages.at(db, run.key, run.input_seq)
+    return run, note.text.removeprefix(f"{command.written}: ") if note is not None else ""
 
 
 def record(tx: Tx, request: RunRequest, target: Session, command: Command, answer: str, requester: str | None) -> Run:
@@ -116,7 +155,7 @@ def check_label(label: str) -> None:
         Invalid: It is too long.
     """
     if len(label) > MAX_LABEL_CHARS:
-        raise Invalid(f"the label is {len(label)} characters long and at most {MAX_LABEL_CHARS} fit")
+        raise Invalid(f"the label is {len(label)} characters long and at most {MAX_LABEL_CHARS} fit: shorten it")
 
 
 def check_idle(session: Session) -> None:
@@ -137,6 +176,15 @@ def reset(tx: Tx, session: Session) -> None:
     """
     check_idle(session)
     sessions.new_transcript(tx, session)
+
+
+def _status(session: Session, settings: Settings) -> str:
+    """Say what a session works with and what it has used."""
+    decision = settings.rules.send_decision(session)
+    model = session.model or settings.agent(session.agent_id).model
+    cost = f", {dollars(session.cost_usd)}" if session.cost_usd is not None else ""
+    policy = f"send policy {decision.effective} ({decision.reason})"
+    return f"agent {session.agent_id}, model {model}, {session.spent_tokens} tokens{cost}, {policy}"
 
 
 def _set_policy(tx: Tx, session: Session, word: str) -> str:

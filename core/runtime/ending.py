@@ -1,4 +1,5 @@
-"""The one transaction that ends a run, however it ends: last words, last state, and what follows from it (DESIGN 5)."""
+"""The one transaction that ends a run, however it ends: last words, last state, and what follows from it
+(architecture#transactions)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

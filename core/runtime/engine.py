@@ -1,4 +1,5 @@
-"""Starts runs when their turn comes, stops them when asked, and sees that each one's end is written (DESIGN 5)."""
+"""Starts runs when their turn comes, stops them when asked, and sees that each one's end is written
+(architecture#runs)."""
 
 import asyncio
 import contextlib
@@ -84,21 +85,29 @@ class Engine:
         stopped = await self._abort_runs(key, run_id)
         seen: set[str] = set()
         while run_id is None:  # one that is being stopped may still have spawned another
-            child = next((each for each in sessions.live_descendants(self._store.db, key) if each not in seen), None)
+            below = self._store.read(lambda db: sessions.live_descendants(db, key))
+            child = next((each for each in below if each not in seen), None)
             if child is None:
                 break
             seen.add(child)
             stopped += await self._abort_runs(child, None)
+        if seen:  # an announce that waited for them begins with their end
+            begun = [run.run_id for run in self._live(key) if run.kind == "announce"]
+            for each in begun:
+                stopped += await self._abort_runs(key, each)
         return stopped
 
+    def _live(self, key: str) -> list[Run]:
+        return self._store.read(lambda db: runs.live(db, key))
+
     async def _abort_runs(self, key: str, run_id: str | None) -> list[str]:
-        found = [run for run in runs.live(self._store.db, key) if run_id is None or run.run_id == run_id]
+        found = [run for run in self._live(key) if run_id is None or run.run_id == run_id]
         for run in reversed(found):  # the queued ones first, so that none of them starts meanwhile
             if self._lanes.drop(key, run.run_id):
                 await self._write(lambda tx, run=run: self._end_queued(tx, run))
             elif run.run_id in self._active:
                 await self._stop(run.run_id, End("aborted", error=ABORTED))
-        ended = [runs.by_id(self._store.db, run.run_id) for run in found]
+        ended = self._store.read(lambda db: [runs.by_id(db, run.run_id) for run in found])
         return [run.run_id for run in ended if run is not None and run.state == "aborted"]
 
     async def close(self) -> None:

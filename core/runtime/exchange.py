@@ -1,7 +1,7 @@
 """What follows a send or a spawn: the reply-back loop and the announce step (S9-S11, W6).
 
 `transition` decides, from the state of an exchange and the end of its last run, what comes next; `follow` makes that
-true in the transaction that ends the run. There is never a moment in between (DESIGN 5).
+true in the transaction that ends the run. There is never a moment in between (architecture#transactions).
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ from core.store.database import Tx
 from core.store.runs import NewRun
 
 SEND_TOOL: Final = "sessions_send"
+WAITS: Final = "its own sub-agents are at work"
+"""Reason of an exchange whose task is done and whose announce waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """The task is done; what it spawned is not, and is to be told of as well."""
+
+
+@dataclass(frozen=True, slots=True)
 class Over:
     """The exchange has ended without an announce."""
 
@@ -56,18 +63,21 @@ class Over:
     reason: str
 
 
-Next = Reply | Announce | Deliver | Silent | Over
+Next = Reply | Announce | Deliver | Silent | Wait | Over
 
 
-def transition(exchange: Exchange, ended: RunState, said: str) -> Next:
+def transition(exchange: Exchange, ended: RunState, said: str, *, spawned: bool = False) -> Next:
     """Return what follows the end of an exchange's run.
 
     Args:
         ended: The last state of the run.
         said: Its reply, without space around it.
+        spawned: The target has started sub-agents that have not announced yet.
     """
+    if exchange.kind == "spawn" and exchange.state == "first":
+        return _after_task(ended, spawned=spawned)
     if exchange.kind == "spawn":
-        return _after_task(ended) if exchange.state == "first" else _after_spawn_announce(ended, said)
+        return _after_spawn_announce(ended, said)
     if exchange.state == "announcing":
         return _after_announce(ended, said)
     step = "the first run" if exchange.state == "first" else f"turn {exchange.turn}"
@@ -84,8 +94,11 @@ def transition(exchange: Exchange, ended: RunState, said: str) -> Next:
     return Reply(exchange.turn + 1)
 
 
-def _after_task(ended: RunState) -> Next:
-    return Announce() if ended == "done" else Deliver("")
+def _after_task(ended: RunState, *, spawned: bool) -> Next:
+    """A task that came to nothing is told at once; what its own sub-agents say later is handed on."""
+    if ended != "done":
+        return Deliver("")
+    return Wait() if spawned else Announce()
 
 
 def _after_spawn_announce(ended: RunState, said: str) -> Next:
@@ -113,7 +126,8 @@ def follow(tx: Tx, run: Run, settings: Settings) -> None:
     if exchange is None or exchange.state == "ended":
         return
     reply = messages.reply_of(tx.db, run)
-    match transition(exchange, run.state, reply.text.strip() if reply is not None else ""):
+    spawned = exchange.kind == "spawn" and exchanges.has_open_spawns(tx.db, exchange.target)
+    match transition(exchange, run.state, reply.text.strip() if reply is not None else "", spawned=spawned):
         case Reply(turn):
             assert reply is not None, "there is no turn without a reply before it"
             _begin_turn(tx, exchange, turn, reply.text, settings)
@@ -121,19 +135,25 @@ def follow(tx: Tx, run: Run, settings: Settings) -> None:
             _begin_announce(tx, exchange, reason, settings)
         case Deliver(text):
             announce.deliver(tx, exchange, text, settings)
-            end(tx, exchange, "done", exchange.reason)
+            _end(tx, exchange, "done", exchange.reason, settings)
         case Silent(reason):
             announce.skip(tx, exchange, reason)
-            end(tx, exchange, "done", exchange.reason)
+            _end(tx, exchange, "done", exchange.reason, settings)
+        case Wait():
+            exchanges.update(tx, exchange.exchange_id, reason=WAITS)
         case Over(outcome, reason):
-            end(tx, exchange, outcome, reason)
+            _end(tx, exchange, outcome, reason, settings)
 
 
-def end(tx: Tx, exchange: Exchange, outcome: ExchangeOutcome, reason: str | None) -> None:
-    """End an exchange; a child that is not to be kept goes to the archive (W7)."""
+def _end(tx: Tx, exchange: Exchange, outcome: ExchangeOutcome, reason: str | None, settings: Settings) -> None:
+    """End an exchange; a child that is not to be kept goes to the archive (W7), and who waited for it goes on."""
     exchanges.update(tx, exchange.exchange_id, state="ended", outcome=outcome, reason=reason, ended_at=tx.now)
     if exchange.cleanup:
         sessions.update(tx, exchange.target, archived_at=tx.now)
+    if exchange.kind == "spawn" and (above := exchanges.spawn_of(tx.db, exchange.requester)) is not None:
+        task = runs.by_id(tx.db, above.exchange_id)
+        if above.state == "first" and task is not None and not task.live:
+            follow(tx, task, settings)
 
 
 def _begin_turn(tx: Tx, exchange: Exchange, turn: int, said: str, settings: Settings) -> None:
@@ -155,14 +175,14 @@ def _begin_turn(tx: Tx, exchange: Exchange, turn: int, said: str, settings: Sett
 
 
 def _begin_announce(tx: Tx, exchange: Exchange, reason: str | None, settings: Settings) -> None:
-    """Ask the target what to announce; where nothing can be delivered, nobody is asked."""
+    """Ask the target what to announce; where a send policy keeps it back, nobody is asked."""
     exchange = exchanges.update(tx, exchange.exchange_id, state="announcing", reason=reason)
     target = sessions.by_key(tx.db, exchange.target)
     if target is None:
-        end(tx, exchange, "error", "the session does not exist any more")
+        _end(tx, exchange, "error", "the session does not exist any more", settings)
         return
-    if exchange.kind == "send" and announce.refused(tx, exchange, target, settings):
-        end(tx, exchange, "done", reason)
+    if exchange.kind == "send" and announce.denied(tx, exchange, target, settings):
+        _end(tx, exchange, "done", reason, settings)
         return
     _begin_step(tx, exchange, target, _announce_input(tx, exchange, target), exchange.requester)
 
@@ -180,7 +200,9 @@ def _announce_input(tx: Tx, exchange: Exchange, target: Session) -> Draft:
     requester = sessions.by_key(tx.db, exchange.requester)
     channel = requester.channel if requester is not None else "unknown"
     if exchange.kind == "spawn":
-        return user_draft(announce.SPAWN_INPUT, Provenance(exchange.requester, channel, announce.SPAWN_TOOL))
+        has_results = bool(messages.posted(tx.db, target.key, exchange.request_seq))
+        asked = announce.NESTED_INPUT if has_results else announce.SPAWN_INPUT
+        return user_draft(asked, Provenance(exchange.requester, channel, announce.SPAWN_TOOL))
     request = messages.at(tx.db, target.key, exchange.request_seq)
     text = announce.send_input(
         request.text if request is not None else "",

@@ -1,4 +1,4 @@
-"""Who hears what: bounded queues, gap marks, and catching up from a `rev` (DESIGN 5).
+"""Who hears what: bounded queues, gap marks, and catching up from a `rev` (architecture#feeds).
 
 A subscriber that falls behind loses what was queued for it and gets a `Gap`; then the rows that changed since its
 cursor are read from the store and handed out, so that it misses nothing durable. Passing events are not replayed.

@@ -1,5 +1,5 @@
 """The side of a runtime whose state directory another process owns: it hears what the owner does, and asks it to do
-what is wanted here (DESIGN 5).
+what is wanted here (architecture#ownership).
 
 What is stored is read here, from the same database. Changes come from the owner itself while it answers; from an owner
 that does not answer they are found by looking whether the database has changed, without words of running replies.
@@ -7,10 +7,13 @@ that does not answer they are found by looking whether the database has changed,
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from core.gateway import Feed, Gateway
+from core.model.connection import Connection
+from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged, DurableEvent, Event, Gap, Reloaded
 from core.runtime.feed import Hub
 from core.store.database import Store, data_version
@@ -19,6 +22,8 @@ LOOK_SECONDS: Final = 0.5
 """How often the database of an owner that does not answer is looked at."""
 PATIENCE_SECONDS: Final = 5.0
 """How long a message waits for the next owner when the one that was asked has died."""
+
+_log = logging.getLogger("switchboard.runtime")
 
 
 class Following:
@@ -47,15 +52,21 @@ class Following:
         self._feed: Feed | None = None
         self._watched: set[str | None] = set()
         self._is_ours = False
+        self._detail = ""
         self._turned = asyncio.Event()
 
     async def look(self) -> None:
         """Publish what appears in the database, until cancelled."""
         seen: int | None = None
         while True:
-            if (version := data_version(self._store.db)) != seen:
-                seen = version
-                await self._catch_up()
+            try:
+                if (version := self._store.read(data_version)) != seen:
+                    await self._catch_up()
+                    seen = version
+            except Unavailable as error:
+                if seen is not None:  # said once
+                    _log.warning("cannot look what the owner does: %s", error.message)
+                seen = None
             await self._store.clock.sleep(LOOK_SECONDS)
 
     def ask(self, owner: Gateway, after: int) -> None:
@@ -114,7 +125,11 @@ class Following:
         elif isinstance(event, Gap | Reloaded):
             await self._catch_up()
         elif isinstance(event, ConnectionChanged):
-            return event.connection.state in {"live", "connecting"}
+            told = event.connection
+            if told.state == "live" and told.detail != self._detail:
+                self._detail = told.detail
+                self._hub.passing(ConnectionChanged(Connection("live", told.detail)))
+            return told.state in {"live", "connecting"}
         else:
             self._hub.passing(event)
         return True

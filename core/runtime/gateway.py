@@ -1,22 +1,20 @@
-"""The bundled runtime as a gateway (DESIGN 4, 5): reads here; what runs and writes is in `core.runtime.work`, which is
-only imported when this process takes the state directory over, after the first picture."""
+"""The bundled runtime as a gateway (architecture#port, architecture#ownership): reads here; what runs and writes is in
+`core.runtime.work`, which is only imported when this process takes the directory over, after the first picture."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from core.gateway import Action, AgentInfo, Gateway, ModelInfo, NativeTool
+from core.gateway import Action, AgentInfo, Gateway, ModelInfo, NativeTool, Overrides
 from core.model.access import Caller, Scope
 from core.model.clock import Clock, SystemClock
 from core.model.connection import Connection
-from core.model.errors import Conflict, NotFound, Unavailable
-from core.model.events import Configured, ConnectionChanged, Cursor, Delta, DurableEvent, RunChanged
+from core.model.errors import Conflict, Unavailable
+from core.model.events import Configured, ConnectionChanged, Cursor, Delta, DurableEvent, MessageAppended, RunChanged
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.ids import new_id
-from core.model.keys import quoted
 from core.model.messages import Draft, Message
 from core.model.runs import BUILTIN_MODEL, Run, RunOutcome, RunRequest, RunTicket
 from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
@@ -24,9 +22,11 @@ from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 from core.runtime.feed import Hub, RuntimeFeed, Watched
 from core.runtime.following import Following
+from core.runtime.minding import Minding
+from core.runtime.transcript_files import TranscriptFiles
 from core.runtime.waits import Waits
-from core.store import changes, deliveries, exchanges, jsonl, messages, runs, search, sessions
-from core.store.database import Db, Store, explained, last_rev, store_id
+from core.store import changes, deliveries, exchanges, jsonl, messages, overrides, runs, search, sessions
+from core.store.database import Db, Store, last_rev, store_id
 from core.store.lock import Owner, OwnerLock, current_owner
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from core.runtime.work import Work
 
 T = TypeVar("T")
-_log = logging.getLogger("switchboard.runtime")
 INLINE_ROWS: Final = 200
 """Reads of up to that many rows run on the loop's own connection; longer ones on the reader thread."""
 
@@ -54,13 +53,14 @@ class Runtime:
         self._lock: OwnerLock | None = None
         self._work: Work | None = None
         self._waits = Waits(store)
-        self._files: set[asyncio.Task[None]] = set()
+        self._files = TranscriptFiles(store)
         self._following = Following(store, self._hub, self._catch_up, self._publish)
         self._looking: asyncio.Task[None] | None = None
         self._notice = ""
+        self.minding: Final = Minding(store, lambda: self._hub.passing(ConnectionChanged(self.connection)))
         self._begun = asyncio.Event()
         self._begun.set()
-        self._published: Cursor = last_rev(store.db)
+        self._published: Cursor = store.read(last_rev)
         store.publish = self._publish
 
     @classmethod
@@ -70,7 +70,12 @@ class Runtime:
         Raises:
             Unavailable: It cannot be used; the sentence says why.
         """
-        return cls(Store.open(state, clock or SystemClock()))
+        store = Store.open(state, clock or SystemClock())
+        try:
+            return cls(store)
+        except BaseException:
+            store.close()
+            raise
 
     def expect_start(self) -> None:
         """Let what is wanted here wait until `start`, `ask` or `follow_owner` is done, instead of refusing it."""
@@ -112,9 +117,11 @@ class Runtime:
         work = working_side(self, self._hub, backends, channels or {}, run_all=run_all, run_own=run_own)
         await work.recover()
         self._work = work
+        self.minding.begin()
         self._following.taken_over()
         self._begin()
         work.begin()
+        self._files.begin()
 
     def follow_owner(self, settings: "Settings") -> None:
         """Show what the process that owns the directory does, by looking whether its database has changed."""
@@ -143,26 +150,23 @@ class Runtime:
         self.settings = settings
         if self._work is not None:
             self._work.configure()
-        self._tell_configured("")
+        self.complain("")
 
     def complain(self, notice: str) -> None:
-        """Keep the settings, and tell why new ones cannot be used."""
-        self._tell_configured(notice)
-
-    def _tell_configured(self, notice: str) -> None:
+        """Keep the settings, and tell why new ones cannot be used; empty when they are in use."""
         self._notice = notice
         self._hub.passing(Configured(notice))
 
     async def close(self) -> None:
         """Stop what is at work, write the last things, give the directory free."""
         self._look_no_more()
+        self.minding.end()
         if self._work is not None:
             await self._work.close()
             self._work = None
         self._waits.close()
         self._begun.set()
-        if self._files:
-            await asyncio.wait(self._files)
+        await self._files.finish()
         self._hub.close()
         await self.store.aclose()
         if self._lock is not None:
@@ -194,18 +198,17 @@ class Runtime:
         """Wait until no run is at work here and none may start."""
         if self._work is not None:
             await self._work.drained()
-        if self._files:
-            await asyncio.wait(self._files)
+        await self._files.written()
 
     @property
     def store_id(self) -> str:
         """The uuid of the store; a cursor means something in the store that gave it only."""
-        return store_id(self.store.db)
+        return self.store.read(store_id)
 
     @property
     def last_rev(self) -> Cursor:
         """The newest cursor there is; a higher one is not from here."""
-        return last_rev(self.store.db)
+        return self.store.read(last_rev)
 
     # What the port asks for: standing facts
 
@@ -219,12 +222,14 @@ class Runtime:
     @property
     def connection(self) -> Connection:
         """How current the answers are."""
-        if self._work is not None or self._following.owner is not None:
-            return Connection("live", self._notice)
+        if (asked := self._following.owner) is not None:
+            return Connection("live", asked.connection.detail or self._notice)
+        if self._work is not None:
+            return Connection("live", self.minding.problem or self._notice)
         if not self._begun.is_set():
             return Connection("starting")
-        owner = self.owner
-        return Connection("reading", f"owned by {owner.words}: reading only" if owner else "reading only")
+        owned = f"owned by {owner.words}, which does not answer: " if (owner := self.owner) else ""
+        return Connection("reading", f"{owned}reading only")
 
     def now_ms(self) -> int:
         """Return the time in ms since the Unix epoch."""
@@ -234,6 +239,12 @@ class Runtime:
         """Return why nothing can be changed here; None when it can."""
         connection = self.connection
         return connection.detail if connection.state == "reading" else None
+
+    def unready(self) -> str | None:
+        """Return why nothing can be accepted here now; None when all is well."""
+        if self._following.owner is not None:
+            return self._following.owner.unready()
+        return self.refusal("send") or (self.minding.now() if self._work is not None else None)
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session."""
@@ -247,16 +258,16 @@ class Runtime:
 
     async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
         """Return sessions, newest first."""
-        global_scope = self.rules.global_scope
+        hidden = self._unlisted
 
         def read(db: Db) -> SessionPage:
-            return sessions.select(db, query, scope, global_scope=global_scope)
+            return sessions.select(db, query, scope, hidden=hidden)
 
         return await self._read(read, inline=query.limit is not None and query.limit <= INLINE_ROWS)
 
     async def get_session(self, ref: str, scope: Scope) -> Session:
         """Return one session by canonical key or by session id."""
-        return await self._read(lambda db: _find(db, ref, scope))
+        return await self._read(lambda db: sessions.named(db, ref, scope))
 
     async def history(
         self,
@@ -268,10 +279,10 @@ class Runtime:
         include_tools: bool = True,
         in_brief: bool = False,
     ) -> HistoryPage:
-        """Return the newest `limit` messages, or those before a `seq`, in order."""
+        """Return the newest `limit` messages, or those before a `seq`, in order; fewer when they are long."""
 
         def read(db: Db) -> HistoryPage:
-            session = _find(db, ref, scope)
+            session = sessions.named(db, ref, scope)
             session_id = session.session_id if ref == session.key else ref
             return messages.page(
                 db, session, session_id, limit=limit, before=before, include_tools=include_tools, in_brief=in_brief
@@ -283,11 +294,11 @@ class Runtime:
         self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
     ) -> list[SearchHit]:
         """Return messages that hold every word, newest first."""
-        global_scope = self.rules.global_scope
+        hidden = self._unlisted
         clean = _load_redact() if redacted else None
 
         def read(db: Db) -> list[SearchHit]:
-            return search.messages(db, text, scope, key=key, limit=limit, global_scope=global_scope, clean=clean)
+            return search.messages(db, text, scope, key=key, limit=limit, hidden=hidden, clean=clean)
 
         return await self.store.scan(read)
 
@@ -306,6 +317,10 @@ class Runtime:
         models = (await self._configured()).models.values()
         known = [ModelInfo(model.ref, model.context_window) for model in models]
         return [*sorted(known, key=lambda model: model.ref), ModelInfo(BUILTIN_MODEL, None)]
+
+    async def overrides(self) -> Overrides:
+        """Return the overrides of the send policy that wait for a session of their key."""
+        return await self._read(overrides.waiting)
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
         """Return the newest runs of a session, newest first."""
@@ -333,6 +348,8 @@ class Runtime:
             return await (await self._writer()).start_run(request, caller)
         except Unavailable:
             if not await self._following.changed_hands(asked):
+                if asked is not None and self._following.owner is None:
+                    await self._writer()  # says who it is that does not answer
                 raise
             return await (await self._writer()).start_run(request, caller)
 
@@ -409,6 +426,12 @@ class Runtime:
         self._begun.set()
         self._hub.passing(ConnectionChanged(self.connection))
 
+    @property
+    def _unlisted(self) -> tuple[str, ...]:
+        """The sessions that lists leave out; before the configuration is read, nobody knows which `main` is meant."""
+        known = self.settings is not None or self._following.owner is not None
+        return self.rules.unlisted if known else ("unknown",)
+
     async def _configured(self) -> "Settings":
         await self._begun.wait()
         if self.settings is None:
@@ -426,33 +449,27 @@ class Runtime:
         writer = self._work or self._following.owner
         if writer is None:
             if (owner := self.owner) is not None:
-                raise Conflict(f"the state directory {self.store.directory} is owned by {owner.words}: do it there")
+                raise Conflict(f"{self.store.directory} is owned by {owner.words}, which does not answer: do it there")
             raise Unavailable("the state directory is open for reading only")
         return writer
 
     async def _read(self, function: Callable[[Db], T], *, inline: bool = True) -> T:
-        if not inline:
-            return await self.store.scan(function)
-        with explained(self.store.directory):
-            return function(self.store.db)
+        return self.store.read(function) if inline else await self.store.scan(function)
 
     def _publish(self, events: Sequence[DurableEvent]) -> None:
         """Queue the runs that were accepted, see to those that ended, tell the subscribers."""
         for event in events:
             if self._work is not None:
                 self._work.changed(event)
+            if isinstance(event, MessageAppended) and self._lock is not None:
+                self._files.note(event.key, event.session_id)
             if isinstance(event, RunChanged) and not event.run.live:
                 self._waits.ended(event.run.run_id)
                 if self._lock is not None:
-                    self._bring_file_up_to_date(event.run)
+                    self._files.bring_up_to_date(event.run.key, event.run.session_id)
         self._hub.publish(events)
         if events:
             self._published = max(self._published, events[-1].rev)
-
-    def _bring_file_up_to_date(self, run: Run) -> None:
-        task = asyncio.get_running_loop().create_task(self._write_file(run.key, run.session_id))
-        self._files.add(task)
-        task.add_done_callback(self._files.discard)
 
     def _look_no_more(self) -> None:
         if self._looking is not None:
@@ -462,13 +479,6 @@ class Runtime:
     async def _catch_up(self) -> None:
         """Publish what another process has stored."""
         self._publish(await self._changed_since(self._published, self._hub.all_watched()))
-
-    async def _write_file(self, key: str, session_id: str) -> None:
-        directory = self.store.directory
-        try:
-            await self.store.scan(lambda db: jsonl.append_new(db, directory, key, session_id))
-        except (Unavailable, ValueError) as error:  # best effort: the database has it all
-            _log.warning("the transcript file of %s was not written: %s", key, error)
 
     async def _changed_since(self, cursor: Cursor, watched: Watched) -> list[DurableEvent]:
         return await self.store.scan(lambda db: changes.since(db, cursor, watched))
@@ -488,10 +498,3 @@ def _load_redact() -> Callable[[str], str]:
     from core.rules.redact import redact
 
     return redact
-
-
-def _find(db: Db, ref: str, scope: Scope) -> Session:
-    session = sessions.by_key(db, ref, scope) or sessions.by_id(db, ref, scope)
-    if session is None:
-        raise NotFound(f"no session has the key or id {quoted(ref)}: `switchboard list` shows those there are")
-    return session

@@ -7,8 +7,8 @@ from core.config.settings import Settings
 from core.model.access import Caller, Operator, SessionCaller
 from core.model.errors import Conflict, Forbidden, Invalid, NotFound
 from core.model.ids import new_id
-from core.model.keys import parse, quoted
-from core.model.messages import user_draft
+from core.model.keys import JOBS, MAIN, Job, parse, quoted
+from core.model.messages import Block, Draft, text_block, user_draft
 from core.model.runs import Run, RunRequest, SpawnSpec
 from core.model.sessions import Session
 from core.rules.limits import (
@@ -16,8 +16,8 @@ from core.rules.limits import (
     CHILDREN_CONTROL,
     DEPTH_CONTROL,
     SANDBOX_CONTROL,
-    spawn_targets,
 )
+from core.runtime.authority import identified
 from core.store import exchanges, messages, runs, sessions
 from core.store.database import Tx
 from core.store.exchanges import NewExchange
@@ -36,7 +36,6 @@ class Accepted:
     """
 
     run: Run
-    session: Session
     created: bool
     fresh: bool
 
@@ -47,25 +46,26 @@ class ChildFiles:
 
     Attributes:
         child_id: The id that the child's key ends with, and the folder of its files.
-        note: What its task says of them; empty without any.
+        contents: What its first message holds of them besides the task; empty without any.
     """
 
     child_id: str = field(default_factory=new_id)
-    note: str = ""
+    contents: tuple[Block, ...] = ()
 
 
-def check_message(text: str) -> None:
+def check_message(request: RunRequest) -> None:
     """Refuse a message before anything is touched.
 
     Raises:
         Invalid: It is empty or too long.
     """
-    if not text.strip():
-        raise Invalid("the message is empty: write something to send")
-    size = len(text.encode("utf-8", "replace"))
+    what, use = ("message", "write something to send") if request.spawn is None else ("task", "say what is to be done")
+    if not request.message.strip():
+        raise Invalid(f"the {what} is empty: {use}")
+    size = len(request.message.encode("utf-8", "replace"))
     if size > MAX_MESSAGE_BYTES:
         raise Invalid(
-            f"the message is {size:,} bytes long and at most {MAX_MESSAGE_BYTES:,} fit: put it in a file and name that"
+            f"the {what} is {size:,} bytes long and at most {MAX_MESSAGE_BYTES:,} fit: put it in a file and name that"
         )
 
 
@@ -84,15 +84,15 @@ def accept(
     print_ = runs.fingerprint(request)
     known = runs.same_request(tx.db, run_id, print_)
     if known is not None:
-        session = sessions.by_key(tx.db, known.key)
-        assert session is not None, "a run's session outlives it"
-        return Accepted(known, session, created=False, fresh=False)
+        return Accepted(known, created=False, fresh=False)
     if request.run_id is not None:
-        _check_free(tx, request.run_id)
+        check_free(tx, request.run_id)
     if request.spawn is not None:
         return _accept_spawn(tx, request, request.spawn, caller, settings, files or ChildFiles(), (run_id, print_))
     session, created = _target(tx, request, caller, settings)
     requester = requester_of(caller)
+    for key in (session.key, requester):
+        check_harness(key)
     if session.key == requester:
         raise Invalid(f"session {session.key} cannot send to itself: name another session")
     allow(session, settings)
@@ -115,10 +115,10 @@ def accept(
     if requester is not None:
         turns = settings.max_ping_pong_turns
         exchanges.begin(tx, NewExchange(run_id, "send", requester, session.key, turns, message.seq, root or run_id))
-    return Accepted(run, session, created=created, fresh=True)
+    return Accepted(run, created=created, fresh=True)
 
 
-def _check_free(tx: Tx, run_id: str) -> None:
+def check_free(tx: Tx, run_id: str) -> None:
     """Refuse an idempotency key that steps of an exchange have, or would have: theirs are `<exchange>:<step>`.
 
     Raises:
@@ -170,10 +170,8 @@ def current(tx: Tx, ref: str, caller: Caller, settings: Settings) -> Session:
         NotFound: There is none that this caller may see.
         Conflict: The id is of a transcript that a reset has ended.
     """
-    scope = settings.rules.grant(caller).scope
-    session = sessions.by_key(tx.db, ref, scope) or sessions.by_id(tx.db, ref, scope)
-    if session is None:
-        raise NotFound(f"no session has the key or id {quoted(ref)}: `switchboard list` shows those there are")
+    scope = settings.rules.grant(identified(tx.db, caller)).scope
+    session = sessions.named(tx.db, ref, scope)
     check_current(session, ref)
     return session
 
@@ -198,7 +196,7 @@ def _target(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> 
         key = parse(request.target)
         if not key.structured:
             raise
-    return create_for_operator(tx, key.text, settings), True
+    return create_for_operator(tx, key.text, settings, request.agent_id), True
 
 
 def for_command(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> Session:
@@ -206,20 +204,39 @@ def for_command(tx: Tx, request: RunRequest, caller: Caller, settings: Settings)
     return _target(tx, request, caller, settings)[0]
 
 
-def create_for_operator(tx: Tx, text: str, settings: Settings) -> Session:
-    """Create the session of a full key, as a channel would.
+def check_harness(key: str | None) -> None:
+    """Refuse to run an agent of ours in a session of an external harness: it would pose as that harness (K4).
 
     Raises:
-        NotFound: The key names an agent that is not configured.
-        Invalid: The key is one that only a spawn makes.
+        Invalid: It is one.
+    """
+    if key is not None and parse(key).is_acp:
+        sentence = f"session {quoted(key)} is one of an external harness, and nothing here runs harnesses yet"
+        raise Invalid(f"{sentence} (Agent Client Protocol): write to another session; what it holds can be read")
+
+
+def create_for_operator(
+    tx: Tx, text: str, settings: Settings, agent_id: str | None = None, origin: Job | None = None
+) -> Session:
+    """Create the session of a key, as a channel would.
+
+    Args:
+        agent_id: Whose it is when the key names nobody; None for the default agent.
+        origin: What it is for, where that was given with the key; None for what the key says.
+
+    Raises:
+        NotFound: The key names an agent that is not configured, or it is one that only a spawn makes.
+        Invalid: The key is of an external harness.
     """
     key = parse(text)
     if key.is_subagent:
         raise NotFound(f"no session has the key {quoted(text)}: sub-agent sessions are made by spawning only")
-    agent = settings.agent(key.agent_id or settings.rules.default_agent)
+    check_harness(key.text)
+    whose = None if key.text == MAIN else agent_id
+    agent = settings.agent(key.agent_id or whose or settings.rules.default_agent)
     channel = "webchat" if key.kind == "main" else None
-    origin = key.kind if key.kind in {"cron", "hook", "node"} else "operator"
-    return sessions.create(tx, sessions.NewSession(text, agent.agent_id, channel, origin))
+    told = origin or (key.kind if key.kind in JOBS else "operator")
+    return sessions.create(tx, sessions.NewSession(text, agent.agent_id, channel, told))
 
 
 def _accept_spawn(
@@ -256,8 +273,7 @@ def _accept_spawn(
         ),
     )
     run_id, print_ = identity
-    task = f"{request.message}\n\n{files.note}" if files.note else request.message
-    message = messages.append(tx, child_key, user_draft(task), run_id)
+    message = messages.append(tx, child_key, Draft("user", (text_block(request.message), *files.contents)), run_id)
     limit = settings.subagent_timeout_ms if request.timeout_ms is None else request.timeout_ms
     root = root_of(tx, caller)
     new = NewRun(
@@ -276,19 +292,21 @@ def _accept_spawn(
     exchanges.begin(
         tx, NewExchange(run_id, "spawn", requester.key, child_key, 0, message.seq, root or run_id, spawn.cleanup)
     )
-    return Accepted(run, child, created=True, fresh=True)
+    return Accepted(run, created=True, fresh=True)
 
 
 def _check_spawn(spawn: SpawnSpec, requester: Session, settings: Settings) -> None:
     """Refuse a spawn that the rules do not allow (W3, W4, W9)."""
     depth, deepest = parse(requester.key).spawn_depth, settings.rules.spawning.max_depth
     if depth >= deepest:
-        sentence = f"a sub-agent of level {depth} cannot spawn: levels end at {deepest} ({DEPTH_CONTROL})"
+        sentence = (
+            f"a sub-agent of level {depth} cannot spawn: levels end at {deepest} ({DEPTH_CONTROL}); do the task here"
+        )
         raise Forbidden(sentence, (DEPTH_CONTROL,))
     agent = settings.agent(spawn.agent_id)
     own = settings.rules.agents.get(requester.agent_id)
     _check_sandbox(spawn, agent.agent_id, settings, sandboxed=own is not None and own.sandboxed)
-    allowed = spawn_targets(requester.agent_id, own.allow_agents if own else (), tuple(settings.agents))
+    allowed = settings.rules.spawn_targets(requester.agent_id)
     if agent.agent_id not in allowed:
         raise Forbidden(
             f'agent "{requester.agent_id}" may not spawn sub-agents of "{agent.agent_id}": allowed are'
@@ -306,12 +324,13 @@ def _check_sandbox(spawn: SpawnSpec, agent_id: str, settings: Settings, *, sandb
         return
     if spawn.sandboxed:
         raise Forbidden(
-            f'agent "{agent_id}" is not sandboxed, and sandbox "require" was asked for ({SANDBOX_CONTROL})',
+            f'agent "{agent_id}" is not sandboxed, and sandbox "require" was asked for ({SANDBOX_CONTROL}):'
+            " name one that is",
             (SANDBOX_CONTROL,),
         )
     if sandboxed:
         sentence = f'a sandboxed session cannot spawn a sub-agent of "{agent_id}", which is not sandboxed'
-        raise Forbidden(f"{sentence} ({SANDBOX_CONTROL})", (SANDBOX_CONTROL,))
+        raise Forbidden(f"{sentence} ({SANDBOX_CONTROL}): agents_list shows those that are", (SANDBOX_CONTROL,))
 
 
 def _check_children(tx: Tx, requester: Session, settings: Settings) -> None:

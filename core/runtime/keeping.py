@@ -3,11 +3,11 @@
 from core.config.settings import Settings
 from core.model.errors import Conflict, Invalid, NotFound
 from core.model.ids import new_id
-from core.model.keys import parse, quoted, resolve
-from core.model.messages import encodable
-from core.model.sessions import NewSession, Session
+from core.model.json_codec import encodable
+from core.model.keys import MAIN, kind_of, parse, quoted
+from core.model.sessions import NewSession, Override, Session, SessionPatch
 from core.runtime import commands, intake
-from core.store import deliveries, exchanges, gone, sessions
+from core.store import deliveries, exchanges, gone, overrides, sessions
 from core.store.database import Tx
 
 
@@ -21,6 +21,9 @@ def create(tx: Tx, new: NewSession, settings: Settings) -> Session:
     key, generated = _key(new, settings)
     known = sessions.by_key(tx.db, key)
     if known is not None:
+        if key != MAIN and new.agent_id is not None and known.agent_id != new.agent_id.lower():
+            sentence = f"session {key} belongs to agent {quoted(known.agent_id)} already"
+            raise Conflict(f"{sentence}: leave out the agent, or choose another key")
         return known
     label = encodable(new.label) if new.label else None
     if label is not None:
@@ -31,7 +34,7 @@ def create(tx: Tx, new: NewSession, settings: Settings) -> Session:
         settings.model(new.model)
     if new.parent is not None and sessions.by_key(tx.db, new.parent) is None:
         raise NotFound(f"no session has the key {quoted(new.parent)}: name the session that the new one belongs to")
-    made = intake.create_for_operator(tx, key, settings)
+    made = intake.create_for_operator(tx, key, settings, new.agent_id and new.agent_id.lower(), new.origin)
     more = {"label": label, "model": new.model, "spawned_by": new.parent}
     if generated:  # it is made for the operator's own eyes, and what is said there is said on its channel
         more |= {"channel": "webchat", "last_channel": "webchat"}
@@ -39,6 +42,30 @@ def create(tx: Tx, new: NewSession, settings: Settings) -> Session:
     if chosen:
         sessions.update(tx, made.key, **chosen)
     return sessions.by_key(tx.db, made.key) or made
+
+
+def override(tx: Tx, text: str, change: SessionPatch, settings: Settings) -> Session:
+    """Let an override of the send policy wait for the session of a key; return that session to be (P5).
+
+    Raises:
+        Invalid: The key is malformed, or no message makes its session; or the value is not known.
+        NotFound: It is no key in full.
+    """
+    session = settings.rules.absent(text, {})
+    if (known := sessions.by_key(tx.db, session.key)) is not None:  # made meanwhile
+        commands.patch(tx, known, change, settings)
+        return sessions.by_key(tx.db, known.key) or known
+    if parse(session.key).is_subagent:
+        raise Invalid(
+            f"session key {quoted(text)} is of a sub-agent, which only a spawn makes: nothing can wait for it"
+        )
+    intake.check_harness(session.key)
+    value = change.fields["sendPolicy"]
+    if value not in {"allow", "deny", None}:
+        raise Invalid(f"sendPolicy cannot be {quoted(str(value))}: use one of allow, deny")
+    chosen: Override | None = "allow" if value == "allow" else "deny" if value == "deny" else None
+    overrides.put(tx, session.key, chosen)
+    return session._replace(send_policy=chosen)
 
 
 def delete(tx: Tx, session: Session) -> list[str]:
@@ -66,10 +93,14 @@ def _key(new: NewSession, settings: Settings) -> tuple[str, bool]:
     rules = settings.rules
     agent_id = (new.agent_id or rules.default_agent).lower()
     settings.agent(agent_id)
+    if new.origin is not None and (new.key is None or kind_of(parse(new.key).text, new.origin) != new.origin):
+        raise Invalid(
+            f"a {new.origin} session needs a key that is no other kind's: give one, such as {new.origin}-<name>"
+        )
     if new.key is None:
         return f"agent:{agent_id}:dashboard:{new_id()}", True
-    key = parse(resolve(new.key, agent_id, global_scope=rules.global_scope))
-    if not key.structured:
+    key = parse(rules.resolve(new.key, agent_id))
+    if not key.structured and new.origin is None:
         raise Invalid(f"session key {quoted(new.key)} is not one in full: write it as agent:{agent_id}:<name>")
     if new.agent_id is not None and key.agent_id not in {None, agent_id}:
         raise Invalid(f"session key {quoted(new.key)} is not of agent {quoted(agent_id)}: leave one of them out")

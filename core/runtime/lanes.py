@@ -1,4 +1,5 @@
-"""Which run may start: one at a time per session, in order of acceptance, within the pools (DESIGN 5). No I/O."""
+"""Which run may start: one at a time per session, in order of acceptance, within the pools (architecture#runs). No
+I/O."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ class Lanes:
 
     def open(self, key: str) -> None:
         """Let the runs of this session start."""
-        self._opened.add(key)
+        if not self._open_all:  # else every session is open, and there may be any number of them
+            self._opened.add(key)
 
     def add(self, key: str, run_id: str, pool: Pool) -> None:
         """Queue a run behind the others of its session."""

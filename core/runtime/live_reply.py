@@ -1,8 +1,8 @@
-"""The reply under way in one run: its words so far, told to watchers at most 30 times a second (DESIGN 5)."""
+"""The reply under way in one run: its words so far, told to watchers at most 30 times a second (architecture#feeds)."""
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from core.model.events import Activity, BlockKind, Delta, ToolProgress
@@ -16,9 +16,34 @@ ACTIVITY_CHARS: Final = 160
 
 @dataclass(slots=True)
 class _LiveBlock:
+    """A block as it grows; its words are put together only when somebody wants them.
+
+    Attributes:
+        told: Characters that were told to watchers.
+    """
+
     kind: BlockKind
-    text: str = ""
     told: int = 0
+    _parts: list[str] = field(default_factory=list[str])
+    _new: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        """All of its words."""
+        self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+    def add(self, text: str) -> None:
+        """Append words."""
+        self._parts.append(text)
+        self._new.append(text)
+
+    def take_new(self) -> str:
+        """Return the words that were not told yet, and count them as told."""
+        new = "".join(self._new)
+        self._new.clear()
+        self.told += len(new)
+        return new
 
 
 class LiveReply:
@@ -31,6 +56,7 @@ class LiveReply:
         self._blocks: list[_LiveBlock] = []
         self._timer: asyncio.TimerHandle | None = None
         self._next_activity = 0.0
+        self._words = ""
 
     def add(self, kind: BlockKind, text: str) -> None:
         """Append words; watchers hear of them within 1/30 s."""
@@ -38,7 +64,7 @@ class LiveReply:
             return
         if not self._blocks or self._blocks[-1].kind != kind:
             self._blocks.append(_LiveBlock(kind))
-        self._blocks[-1].text += text
+        self._blocks[-1].add(text)
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(DELTA_SECONDS, self._tell)
@@ -65,18 +91,18 @@ class LiveReply:
             self._timer.cancel()
             self._timer = None
         self._blocks.clear()
+        self._words = ""
 
     def _tell(self) -> None:
         self._timer = None
-        if self._hub.watched(self._key):
-            for number, block in enumerate(self._blocks):
-                if block.told < len(block.text):
-                    new = block.text[block.told :]
-                    self._hub.passing(Delta(self._key, self._run_id, number, block.kind, block.told, new))
-        for block in self._blocks:
-            block.told = len(block.text)
+        is_watched = self._hub.watched(self._key)
+        for number, block in enumerate(self._blocks):
+            told, new = block.told, block.take_new()
+            if new:
+                self._words = (self._words + new)[-ACTIVITY_CHARS * 2 :]
+                if is_watched:
+                    self._hub.passing(Delta(self._key, self._run_id, number, block.kind, told, new))
         now = asyncio.get_running_loop().time()
         if now >= self._next_activity:
             self._next_activity = now + ACTIVITY_SECONDS
-            words = " ".join(self._blocks[-1].text[-ACTIVITY_CHARS * 2 :].split())
-            self._hub.passing(Activity(self._key, self._run_id, words[-ACTIVITY_CHARS:]))
+            self._hub.passing(Activity(self._key, self._run_id, " ".join(self._words.split())[-ACTIVITY_CHARS:]))

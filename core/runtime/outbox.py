@@ -21,6 +21,8 @@ LONGEST_WAIT_SECONDS: Final = 300.0
 ANSWER_SECONDS: Final = 30.0
 """How long a channel may take; after that nobody knows whether it has the text."""
 STORE_RETRY_SECONDS: Final = 1.0
+GRACE_SECONDS: Final = 5.0
+"""How long a delivery that is under way may take to end when the runtime is closed."""
 
 _log = logging.getLogger("switchboard.outbox")
 
@@ -49,7 +51,13 @@ class Outbox:
             self._alarm = None
         now = self._store.clock.now_ms()
         later: list[int] = []
-        for delivery in deliveries.in_state(self._store.db, "pending"):
+        try:
+            pending = self._store.read(lambda db: deliveries.in_state(db, "pending"))
+        except Unavailable as error:
+            _log.warning("cannot read what is to be delivered: %s", error.message)
+            self._alarm = asyncio.create_task(self._look_in(STORE_RETRY_SECONDS))
+            return
+        for delivery in pending:
             if delivery.channel in self._busy:
                 continue
             if delivery.due_at > now:
@@ -68,8 +76,15 @@ class Outbox:
             await asyncio.sleep(0)  # what the end of one starts
 
     async def close(self) -> None:
-        """Stop; a delivery that is under way becomes `unknown` at the next start, unless it ends now."""
+        """Begin nothing more, and give what is under way a moment to end; what does not is `unknown` at the next start.
+
+        It is a time of the wall, whatever the clock of the runtime is: somebody waits for the end of the process.
+        """
         self._closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._busy:
+            await asyncio.wait(list(self._busy.values()), timeout=GRACE_SECONDS)
         tasks = [*self._busy.values(), *([self._alarm] if self._alarm else [])]
         for task in tasks:
             task.cancel()

@@ -1,7 +1,7 @@
 """What an agent is told about itself: who it is, where it acts, and who asks (S7, S9, S10)."""
 
 from core.config.settings import AgentSettings
-from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP, Exchange
+from core.model.exchanges import ANNOUNCE_SKIP, NO_CHANNEL, REPLY_SKIP, Exchange
 from core.model.keys import parse
 from core.model.runs import Run
 from core.model.sessions import Session
@@ -27,7 +27,7 @@ _REPLY = (
 )
 _ANNOUNCE = (
     "Agent-to-agent announce step: the exchange between session {requester} and your session {target} is over.\n"
-    f"What you write now is posted on the channel {{channel}}. To say nothing there, write exactly {ANNOUNCE_SKIP}."
+    f"What you write now {{place}}. To say nothing, write exactly {ANNOUNCE_SKIP}."
 )
 _SPAWN_ANNOUNCE = (
     "Announce step: what you write now is posted to session {requester}. To tell it nothing, write exactly"
@@ -69,6 +69,8 @@ def _context(session: Session, run: Run, requester: Session | None, exchange: Ex
         case "announce" if exchange.kind == "spawn":
             return _SPAWN_ANNOUNCE.format(**names)
         case "announce":
-            return _ANNOUNCE.format(**names, channel=session.channel)
+            has_channel = session.channel not in NO_CHANNEL
+            place = f"is posted on the channel {session.channel}" if has_channel else "is kept here: nobody reads along"
+            return _ANNOUNCE.format(**names, place=place)
         case _:
             return ""

@@ -1,5 +1,5 @@
 """What a dead process left behind: runs it had started end as `interrupted`, or begin again; queued ones go on; a
-delivery that was under way is `unknown` (DESIGN 5)."""
+delivery that was under way is `unknown` (architecture#recovery)."""
 
 from core.config.settings import Settings
 from core.model.runs import Run

@@ -45,10 +45,12 @@ class Sweep:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        while (wait := self._wait_seconds()) is not None:
-            if wait > 0:
-                await self._store.clock.sleep(wait)
+        while True:
             try:
+                if (wait := self._wait_seconds()) is None:
+                    return
+                if wait > 0:
+                    await self._store.clock.sleep(wait)
                 await self._store.write(lambda tx: archive_due(tx, self._settings()))
             except Unavailable as error:
                 _log.warning("cannot archive: %s", error.message)
@@ -57,7 +59,7 @@ class Sweep:
     def _wait_seconds(self) -> float | None:
         """Return how long until the next one is due, None when none will be."""
         keep_ms = self._settings().archive_after_ms
-        first = sessions.first_finished_child(self._store.db) if keep_ms else None
+        first = self._store.read(sessions.first_finished_child) if keep_ms else None
         return None if first is None else max(0.0, (first + keep_ms - self._store.clock.now_ms()) / 1000)
 
 

@@ -1,8 +1,7 @@
-"""One turn: asks the agent, commits what it says as it says it, runs its tools (DESIGN 5, claim → turn → commit)."""
+"""One turn: asks the agent, commits what it says as it says it, runs its tools (architecture#runs)."""
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -23,6 +22,7 @@ from core.agents.port import (
 )
 from core.config.settings import ModelSettings, Settings
 from core.gateway import Gateway
+from core.model import json_codec
 from core.model.access import SessionCaller
 from core.model.errors import SwitchboardError
 from core.model.messages import Draft, Message, Usage, text_block
@@ -94,7 +94,7 @@ class Turns:
         spent = _Spent()
         model: ModelSettings | None = None
         try:
-            session = sessions.by_key(self._store.db, run.key)
+            session = self._store.read(lambda db: sessions.by_key(db, run.key))
             assert session is not None, "a session with a live run is not deleted"
             turn = await self._turn(run, session, settings, waiting)
             model = turn.model
@@ -164,20 +164,25 @@ class Turns:
 
     async def _turn(self, run: Run, session: Session, settings: Settings, waiting: Waiting) -> Turn:
         agent = settings.agent(session.agent_id)
+        acting = SessionCaller(run.key, run.run_id, session.agent_id)
         model = settings.model(run.model or session.model or agent.model)
-        requester = sessions.by_key(self._store.db, run.requester) if run.requester else None
-        exchange = exchanges.by_id(self._store.db, run.exchange) if run.exchange else None
+        requester, exchange = self._store.read(
+            lambda db: (
+                sessions.by_key(db, run.requester) if run.requester else None,
+                exchanges.by_id(db, run.exchange) if run.exchange else None,
+            )
+        )
 
         async def call_tool(_call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolResult:
             async with waiting(run) if name == "sessions_send" else contextlib.nullcontext():
-                return await self._call_tool(run, name, arguments)
+                return await self._call_tool(acting, name, arguments)
 
         return Turn(
             run_id=run.run_id,
             key=run.key,
             system=system_prompt(agent, session, run, requester, exchange),
             transcript=await self._store.scan(lambda db: prompt_transcript(db, run, session)),
-            tools=await self._tools(run, settings) if model is not None else (),
+            tools=await self._tools(acting, settings) if model is not None else (),
             call_tool=call_tool,
             clock=self._store.clock,
             kind=run.kind,
@@ -185,30 +190,43 @@ class Turns:
             thinking=run.thinking or session.thinking_level or agent.thinking,
         )
 
-    async def _tools(self, run: Run, settings: Settings) -> tuple[Tool, ...]:
+    async def _tools(self, acting: SessionCaller, settings: Settings) -> tuple[Tool, ...]:
         from core.tools.dispatch import schemas
 
         found = await asyncio.to_thread(schemas)  # pydantic and the schemas take 60 ms, once
-        return tuple(tool for tool in found if settings.rules.withheld(tool.name, run.key) is None)
+        return tuple(tool for tool in found if settings.rules.withheld(tool.name, acting) is None)
 
-    async def _call_tool(self, run: Run, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        from core.tools.dispatch import dispatch
+    async def _call_tool(self, acting: SessionCaller, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        from core.tools.dispatch import FAILED, dispatch
 
         try:
-            result = await dispatch(self._gateway, SessionCaller(run.key, run.run_id), name, arguments)
+            result = await dispatch(self._gateway, acting, name, arguments)
         except SwitchboardError as error:
             result = {"status": "error", "code": error.code, "error": error.message}
-        return ToolResult(json.dumps(result, ensure_ascii=False), result.get("status") in {"error", "forbidden"})
+        return ToolResult(json_codec.encode(result), result.get("status") in FAILED)
 
 
 def prompt_transcript(db: Db, run: Run, session: Session) -> tuple[Message, ...]:
     """Return what a run may know: the transcript without inputs that are queued behind its own, which stands last."""
     latest = sessions.by_key(db, session.key) or session
-    found = messages.page(db, latest, latest.session_id, limit=TRANSCRIPT_MESSAGES).messages
+    found = messages.newest(db, latest, TRANSCRIPT_MESSAGES)
     waiting = {other.input_seq for other in runs.live(db, run.key)}
     own = messages.at(db, run.key, run.input_seq)
     rest = [message for message in found if message.seq not in waiting and message.seq != run.input_seq]
-    return (*rest, *([own] if own else []))
+    return tuple(map(_as_read, (*rest, *([own] if own else []))))
+
+
+def _as_read(message: Message) -> Message:
+    """Return a message as an agent reads it: what came from another session without secrets (H5)."""
+    if message.provenance is None:
+        return message
+    from core.rules.redact import redact  # the patterns take a few ms, once
+
+    content = tuple(
+        {**block, "text": redact(block["text"])} if isinstance(block.get("text"), str) else block
+        for block in message.content
+    )
+    return message._replace(content=content)
 
 
 def _draft(reply: Reply) -> Draft:

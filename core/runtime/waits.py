@@ -6,7 +6,7 @@ from core.model.errors import NotFound, Unavailable
 from core.model.keys import quoted
 from core.model.runs import LIVE_STATES, Run, RunOutcome
 from core.store import messages, runs
-from core.store.database import Store, explained
+from core.store.database import Store
 
 
 class Waits:
@@ -28,7 +28,10 @@ class Waits:
         if run.live and not self._waits_for_next_start(run):
             ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._ends.setdefault(run_id, []).append(ended)
-            await self._either(ended, timeout)
+            try:
+                await self._either(ended, timeout)
+            finally:
+                self._forget(run_id, ended)
             if ended.done() and not ended.result():
                 raise Unavailable(f"switchboard was closed before run {run_id} began: it goes on at the next start")
             run = self._run(run_id)
@@ -49,6 +52,14 @@ class Waits:
         for waiting in self._ends.values():
             self._wake(waiting, ended=False)
 
+    def _forget(self, run_id: str, ended: "asyncio.Future[bool]") -> None:
+        """Drop a wait that is over: a run may take for ever, and somebody may ask for it again and again."""
+        waiting = self._ends.get(run_id, [])
+        if ended in waiting:
+            waiting.remove(ended)
+            if not waiting:
+                del self._ends[run_id]
+
     async def _either(self, ended: "asyncio.Future[bool]", timeout: float | None) -> None:  # noqa: ASYNC109
         """Wait for the end of a run or of the time, by the runtime's clock."""
         if timeout is None:
@@ -64,10 +75,9 @@ class Waits:
         return self._held and run.state == "queued"
 
     def _run(self, run_id: str) -> Run:
-        with explained(self._store.directory):
-            run = runs.by_id(self._store.db, run_id)
+        run = self._store.read(lambda db: runs.by_id(db, run_id) or runs.spent(db, run_id))
         if run is None:
-            raise NotFound(f"no run has the id {quoted(run_id)}")
+            raise NotFound(f"no run has the id {quoted(run_id)}: give the runId that the send or spawn returned")
         return run
 
     def _outcome(self, run: Run) -> RunOutcome:
@@ -78,10 +88,11 @@ class Waits:
                     "switchboard is closing; the run begins at its next start and its reply will be in sessions_history"
                 )
             return RunOutcome(run.run_id, run.key, "timeout", run.state, error=words)
-        reply = messages.reply_of(self._store.db, run)
+        reply = self._store.read(lambda db: messages.reply_of(db, run))
         text = reply.text if reply is not None else None
         if run.state == "done":
-            return RunOutcome(run.run_id, run.key, "ok", run.state, reply=text or "")
+            stop_reason = reply.stop_reason if reply is not None else None
+            return RunOutcome(run.run_id, run.key, "ok", run.state, reply=text or "", stop_reason=stop_reason)
         return RunOutcome(run.run_id, run.key, "error", run.state, reply=text, error=run.error)
 
     def _wake(self, waiting: "list[asyncio.Future[bool]]", *, ended: bool) -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.channels import Channels
-from core.config.settings import Settings
+from core.config.settings import AgentSettings, Settings
 from core.model.access import Caller
 from core.model.attachments import Receipt
-from core.model.commands import Command, parse_command
+from core.model.commands import Command
 from core.model.errors import Conflict, NotFound, SwitchboardError
 from core.model.events import DeliveryChanged, Delta, DurableEvent, ExchangeChanged, RunChanged
 from core.model.exchanges import RETRYABLE, Delivery, DeliveryState
@@ -17,15 +18,16 @@ from core.model.keys import parse, quoted
 from core.model.messages import Draft, Message
 from core.model.runs import Run, RunRequest, RunTicket, SpawnSpec
 from core.model.sessions import NewSession, Session, SessionPatch
+from core.rules.visibility import Grant
 from core.runtime import attachments, commands, intake, keeping
-from core.runtime.authority import require_operator, require_owner
+from core.runtime.authority import identified, require_operator, require_owner
 from core.runtime.engine import Engine
 from core.runtime.feed import Hub
 from core.runtime.outbox import Outbox
 from core.runtime.recovery import recover
 from core.runtime.sweep import Sweep
 from core.runtime.turn import Backends, Turns
-from core.store import deliveries, jsonl, messages, runs, sessions
+from core.store import deliveries, jsonl, messages, sessions
 from core.store.database import Tx
 
 if TYPE_CHECKING:
@@ -57,6 +59,13 @@ class Work:
         settings = self._settings
         for run in await self._store.write(lambda tx: recover(tx, settings)):
             self.engine.add(run)
+        for workspace in {self._workspace(agent) for agent in settings.agents.values()}:
+            if workspace.is_dir():
+                await self._store.scan(
+                    lambda db, workspace=workspace: attachments.sweep(
+                        workspace, lambda name: sessions.is_child(db, name)
+                    )
+                )
 
     def begin(self) -> None:
         """Take up what the last owner left, once everything changed is heard of."""
@@ -96,9 +105,11 @@ class Work:
         await self.outbox.idle()
 
     async def close(self) -> None:
-        """Stop what is at work; the outbox first, so that what the end of a run announces waits for the next start."""
-        await self.outbox.close()
-        await self.engine.close()
+        """Stop what is at work; the outbox first, so that what the end of a run announces waits for the next start.
+
+        Runs are stopped while what is being delivered has its moment to end.
+        """
+        await asyncio.gather(self.outbox.close(), self.engine.close())
         await self._sweep.close()
 
     def reply_under_way(self, key: str | None) -> list[Delta]:
@@ -109,8 +120,8 @@ class Work:
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
         """Accept a message for a session; when this returns, message and run are on disk."""
-        intake.check_message(request.message)
-        command = None if request.spawn is not None else parse_command(request.message)
+        intake.check_message(request)
+        command = None if request.spawn is not None else commands.find(request.message)
         if command is not None:
             return await self._command(request, command, caller)
         if request.spawn is not None and request.spawn.attachments:
@@ -119,7 +130,7 @@ class Work:
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
-        session = await self._runtime.get_session(ref, self._settings.rules.grant(caller).scope)
+        session = await self._runtime.get_session(ref, self._grant(caller).scope)
         intake.check_current(session, ref)
         return await self.engine.abort(session.key, run_id)
 
@@ -129,7 +140,12 @@ class Work:
         if "sendPolicy" in patch.fields:
             require_owner(caller, "change the send policy of a session")
         require_operator(caller, "change a session's settings")
-        return await self._change(ref, caller, lambda tx, session: commands.patch(tx, session, patch, settings))
+        try:
+            return await self._change(ref, caller, lambda tx, session: commands.patch(tx, session, patch, settings))
+        except NotFound:
+            if patch.fields.keys() != {"sendPolicy"}:
+                raise
+            return await self._store.write(lambda tx: keeping.override(tx, ref, patch, settings))
 
     async def reset(self, ref: str, caller: Caller) -> Session:
         """Give a session an empty transcript."""
@@ -205,25 +221,37 @@ class Work:
         """Write the files first, so that a child that exists has them; a refused or repeated spawn leaves none (W8)."""
         files = await asyncio.to_thread(attachments.check, spawn.attachments, spawn.mount_path)
         agent = self._settings.agent(spawn.agent_id)
-        workspace = agent.workspace or self._store.directory / "workspaces" / agent.agent_id
+        workspace = self._workspace(agent)
         child_id = new_id()
-        note = attachments.note(attachments.directory(workspace, child_id), files, spawn.mount_path)
+        where = attachments.directory(workspace, child_id)
+        model = self._settings.model(spawn.model or agent.model)
+        images = model is not None and model.takes_images
+        contents = await asyncio.to_thread(attachments.contents, where, files, spawn.mount_path, images=images)
         await asyncio.to_thread(attachments.write, workspace, child_id, files)
         try:
-            accepted = await self._accept(request, caller, intake.ChildFiles(child_id, note))
+            accepted = await self._accept(request, caller, intake.ChildFiles(child_id, contents))
         except SwitchboardError:  # not when the wait for it is cancelled: then it may have been accepted
             await asyncio.to_thread(attachments.remove, workspace, child_id)
             raise
-        if not accepted.fresh:
+        if accepted.fresh:
+            await asyncio.to_thread(attachments.keep, workspace, child_id)
+        else:
             await asyncio.to_thread(attachments.remove, workspace, child_id)
             child_id = accepted.run.key.rpartition(":")[2]
         return self._ticket(accepted, attachments.receipt(attachments.directory(workspace, child_id), files))
+
+    def _workspace(self, agent: AgentSettings) -> Path:
+        return agent.workspace or self._store.directory / "workspaces" / agent.agent_id
 
     @property
     def _settings(self) -> Settings:
         settings = self._runtime.settings
         assert settings is not None, "a runtime works with a configuration only"
         return settings
+
+    def _grant(self, caller: Caller) -> Grant:
+        """Return what a caller may see now."""
+        return self._settings.rules.grant(self._store.read(lambda db: identified(db, caller)))
 
     async def _change(self, ref: str, caller: Caller, change: Callable[[Tx, Session], None]) -> Session:
         """Run a change of one session and return it as it is then."""
@@ -241,10 +269,9 @@ class Work:
         """Carry out a slash command; the same run id does it once."""
         commands.check_caller(command, caller)
         settings = self._settings
-        if request.run_id is not None and command.name != "spawn":
-            done = runs.same_request(self._store.db, request.run_id, runs.fingerprint(request))
-            if done is not None:
-                return RunTicket(done.run_id, done.key, done.session_id, done.state, reply=self._answer(done, command))
+        known = self._store.read(lambda db: commands.done(db, request, command))
+        if known is not None:
+            return _commanded(*known)
         session = await self._store.write(lambda tx: intake.for_command(tx, request, caller, settings))
         if command.name == "spawn":
             spec = SpawnSpec(session.key, session.agent_id)
@@ -252,6 +279,11 @@ class Work:
         stopped = await self.engine.abort(session.key, None) if command.name == "abort" else []
 
         def write(tx: Tx) -> tuple[Run, str]:
+            known = commands.done(tx.db, request, command)  # it may have been sent twice at once
+            if known is not None:
+                return known
+            if request.run_id is not None:
+                intake.check_free(tx, request.run_id)
             now = intake.current(tx, session.session_id, caller, settings)
             if command.name == "abort":
                 answer = f"stopped {len(stopped)} run{'s' if len(stopped) != 1 else ''}"
@@ -259,10 +291,8 @@ class Work:
                 answer = commands.carry_out(tx, now, command, settings)
             return commands.record(tx, request, now, command, answer, intake.requester_of(caller)), answer
 
-        run, answer = await self._store.write(write)
-        return RunTicket(run.run_id, run.key, run.session_id, run.state, reply=answer)
+        return _commanded(*await self._store.write(write))
 
-    def _answer(self, run: Run, command: Command) -> str:
-        """Return what a command answered when it was done."""
-        note = messages.at(self._store.db, run.key, run.input_seq)
-        return note.text.removeprefix(f"{command.written}: ") if note is not None else ""
+
+def _commanded(run: Run, answer: str) -> RunTicket:
+    return RunTicket(run.run_id, run.key, run.session_id, run.state, reply=answer)

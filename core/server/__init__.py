@@ -1,1 +1,1 @@
-"""The gateway server: serves any `Gateway` over HTTP and WebSocket (DESIGN 7)."""
+"""The gateway server: serves any `Gateway` over HTTP and WebSocket (architecture#server)."""

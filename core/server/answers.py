@@ -1,17 +1,16 @@
 """HTTP answers as JSON, and the two shapes of errors (G1, G7)."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
 
 from core.model.errors import SwitchboardError, Unavailable
+from core.model.json_codec import encode
 from core.server.auth import TokenRefused
 from core.wire.errors import http_status, http_type
 
 TOOLS_PATH: Final = "/tools/invoke"
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
 class Json(Response):
@@ -24,13 +23,8 @@ class Json(Response):
         super().__init__(text.encode(errors="replace"), status, kept)
 
 
-def dumps(value: object) -> str:
-    """Return JSON text, without spaces."""
-    return _encode(value)
-
-
 def refusal(path: str, error: SwitchboardError) -> Json:
-    """Return the answer to a request that failed as the table of DESIGN 4 says; 429 for a sender that is locked out."""
+    """Return the answer to a request that failed (architecture#errors); 429 for a sender that is locked out."""
     status, headers = http_status(error), dict[str, str]()
     if isinstance(error, TokenRefused) and error.retry_after is not None:
         status, headers["retry-after"] = 429, str(error.retry_after)
@@ -44,4 +38,4 @@ def refusal(path: str, error: SwitchboardError) -> Json:
 def problem(path: str, status: int, error_type: str, message: str, headers: Mapping[str, str] | None = None) -> Json:
     """Return an error in the shape that the route has."""
     body: dict[str, Any] = {"error": {"type": error_type, "message": message}}
-    return Json(dumps({"ok": False, **body} if path == TOOLS_PATH else body), status, headers)
+    return Json(encode({"ok": False, **body} if path == TOOLS_PATH else body), status, headers)

@@ -1,4 +1,4 @@
-"""The application: its routes, and what stands before all of them (DESIGN 7, 11)."""
+"""The application: its routes, and what stands before all of them (architecture#server, architecture#threats)."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -9,20 +9,22 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from core.model.errors import SwitchboardError, Unavailable
-from core.server.answers import TOOLS_PATH, Json, dumps, problem, refusal
+from core.model.errors import Invalid, SwitchboardError, Unavailable
+from core.model.json_codec import encode
+from core.server.answers import TOOLS_PATH, Json, problem, refusal
 from core.server.auth import READ
 from core.server.context import ServerContext
 from core.server.follow import Encoder
+from core.server.hello import unready
 from core.server.history import history
 from core.server.invoke import invoke
-from core.server.visitor import admit
+from core.server.visitor import admit, guest_of
 
 PROBES: Final = frozenset({"/health", "/healthz", "/ready", "/readyz"})
 _log = logging.getLogger("switchboard.server")
@@ -53,6 +55,10 @@ def create_app(context: ServerContext) -> Starlette:
     )
 
 
+class _TwoEnds(Invalid):
+    """A request whose end two headers put in different places."""
+
+
 class Guard:
     """Stands before every route: the names the gateway is reached by, errors as JSON, and the count of answers."""
 
@@ -67,8 +73,12 @@ class Guard:
             return
         started = False
 
+        guest = guest_of(HTTPConnection(scope))
+
         async def counted(message: Message) -> None:
             nonlocal started
+            if guest is not None and guest.gone and message["type"].startswith("http."):
+                return  # asyncio warns of each write that nobody gets
             if message["type"] == "http.response.start":
                 started = True
                 self._context.metrics.add("http_requests", label=str(message["status"]))
@@ -79,6 +89,8 @@ class Guard:
             await self._app(scope, receive, counted)
         except SwitchboardError as error:
             answer = refusal(scope["path"], error)
+            if isinstance(error, _TwoEnds):
+                answer.headers["connection"] = "close"  # what follows may be the body of what was refused
         except Exception:  # noqa: BLE001 - whatever it was, the client gets one sentence and the log the rest
             _log.exception("a request for %s failed", scope["path"].partition("/history")[0][:80])
             self._context.metrics.add("errors")
@@ -92,6 +104,8 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         headers, server = Headers(scope=scope), scope.get("server")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise _TwoEnds("a request has Content-Length or Transfer-Encoding, not both: its end is in doubt")
         self._context.sites.check(headers.get("host"), headers.get("origin"), server[0] if server else None)
         if self._context.closing.is_set() and scope["path"] not in PROBES:
             raise Unavailable("the gateway is closing: try again when it is back")
@@ -101,21 +115,27 @@ async def _health(context: ServerContext, request: Request) -> Json:  # noqa: AR
     return Json('{"ok":true,"status":"live"}')
 
 
-async def _ready(context: ServerContext, request: Request) -> Json:  # noqa: ARG001 - the shape of all routes
-    failing = ["closing"] if context.closing.is_set() else []
-    if context.gateway.connection.state != "live":
-        failing.append("gateway")
+async def _ready(context: ServerContext, request: Request) -> Json:
+    """Say whether work is accepted now; why not is for those who have a token."""
+    reason = unready(context)
     uptime = context.gateway.now_ms() - context.facts.started_at
-    return Json(dumps({"ready": not failing, "failing": failing, "uptimeMs": uptime}), 503 if failing else 200)
+    if reason is None:
+        return Json(encode({"ready": True, "failing": [], "uptimeMs": uptime}))
+    try:
+        await admit(context, request, READ)
+    except SwitchboardError:
+        reason = "unready"
+    body = {"ready": False, "failing": [reason], "uptimeMs": uptime}
+    return Json(encode(body), 503, {"retry-after": "1"})
 
 
 async def _metrics(context: ServerContext, request: Request) -> Response:
-    admit(context, request, READ)
+    await admit(context, request, READ)
     uptime = (context.gateway.now_ms() - context.facts.started_at) / 1000
     own = (
         "# HELP switchboard_info The program that runs.",
         "# TYPE switchboard_info gauge",
-        f"switchboard_info{{version={dumps(context.facts.version)}}} 1",
+        f"switchboard_info{{version={encode(context.facts.version)}}} 1",
         "# HELP switchboard_uptime_seconds Since the server began.",
         "# TYPE switchboard_uptime_seconds gauge",
         f"switchboard_uptime_seconds {uptime:.3f}",

@@ -1,4 +1,5 @@
-"""Who may do what: tokens, scopes, the lock-out after wrong tokens, and which web pages may ask (G8, DESIGN 11)."""
+"""Who may do what: tokens, scopes, the lock-out after wrong tokens, and which web pages may ask (G8,
+architecture#threats)."""
 
 import hashlib
 import hmac
@@ -17,12 +18,22 @@ from core.model.errors import Forbidden, Unauthorized
 READ: Final = "operator.read"
 WRITE: Final = "operator.write"
 ADMIN: Final = "operator.admin"
-SCOPES: Final = frozenset({READ, WRITE, ADMIN, "operator.approvals", "operator.pairing"})
+PAIRING: Final = "operator.pairing"
+SCOPES: Final = frozenset({READ, WRITE, ADMIN, "operator.approvals", PAIRING})
 MAX_FAILURES: Final = 10
+"""Wrong tokens of one network within a minute; from then on its wrong ones are answered slowly."""
+MAX_ALL_FAILURES: Final = 1_000
+"""Of all networks together: who guesses from everywhere is slowed everywhere."""
 WINDOW_SECONDS: Final = 60.0
 LOCKED_SECONDS: Final = 60.0
+REFUSAL_SECONDS: Final = 1.0
+"""How long the answer to a wrong token is held back from a network that has guessed too often."""
+_MOST_HELD: Final = 256
 _MOST_PEERS: Final = 4096
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_EVERYBODY: Final = "everybody"
+LOOPBACK: Final = "loopback"
+"""The network of this machine (`network_of`)."""
+_LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _IMPLIED: Final = {ADMIN: SCOPES, WRITE: frozenset({READ})}
 
 
@@ -99,44 +110,77 @@ class Auth:
         self._reading = _digest(read_only_token) if read_only_token is not None else None
         self._clock = clock
         self._failures: dict[str, deque[float]] = {}
+        self._held = 0
+        self._issuers = {True: _name(self._full), False: _name(self._full + (self._reading or b""))}
 
     def check(self, token: str | None, *, peer: str) -> Access:
-        """Return what the holder of a token may do.
+        """Return what the holder of a token may do; a right one is let in however often others have guessed.
 
         Args:
-            peer: The address it comes from; wrong tokens are counted for each address alone.
+            peer: The address it comes from; wrong tokens are counted for each network alone, and for all together.
 
         Raises:
-            TokenRefused: The token is missing or wrong, or this address sent too many wrong ones.
+            TokenRefused: The token is missing or wrong, or wrong once more after too many wrong ones.
         """
-        sender = _sender(peer)
-        self._check_not_locked(sender)
         if not token:
             raise TokenRefused("the gateway token is missing: send it as `Authorization: Bearer TOKEN`", "missing")
         given = _digest(token)
         is_full = hmac.compare_digest(given, self._full)
         is_reading = self._reading is not None and hmac.compare_digest(given, self._reading)
         if is_full or is_reading:
-            self._failures.pop(sender, None)
             return OWNER if is_full else READER
-        self._count(sender)
+        network = network_of(peer)
+        self._check_not_locked(network, MAX_FAILURES)
+        self._check_not_locked(_EVERYBODY, MAX_ALL_FAILURES)
+        self._count(network, MAX_FAILURES)
+        self._count(_EVERYBODY, MAX_ALL_FAILURES)
         raise TokenRefused("the gateway token is wrong", "mismatch")
 
-    def _check_not_locked(self, sender: str) -> None:
+    async def admit(self, token: str | None, *, peer: str) -> Access:
+        """Return what the holder of a token may do, as `check` does; who guesses too often waits for the refusal.
+
+        Raises:
+            TokenRefused: As `check` says.
+        """
+        try:
+            return self.check(token, peer=peer)
+        except TokenRefused as error:
+            if error.reason == "locked" and self._held < _MOST_HELD:
+                self._held += 1
+                try:
+                    await self._clock.sleep(REFUSAL_SECONDS)
+                finally:
+                    self._held -= 1
+            raise
+
+    def issuer(self, access: Access) -> str:
+        """Return what names the token that gives a client its rights, without giving it away.
+
+        Whatever is issued to the client holds as long as that token is the gateway's: the reading one, too, is void
+        with the gateway's own.
+        """
+        return self._issuers[access.owner]
+
+    @property
+    def issuers(self) -> frozenset[str]:
+        """The names of the tokens in force."""
+        return frozenset(self._issuers.values())
+
+    def _check_not_locked(self, sender: str, most: int) -> None:
         failures = self._failures.get(sender)
-        if failures is None or len(failures) < MAX_FAILURES:
+        if failures is None or len(failures) < most:
             return
         wait = failures[-1] + LOCKED_SECONDS - self._clock.monotonic()
         if wait <= 0:
             del self._failures[sender]
             return
         seconds = math.ceil(wait)
-        sentence = f"too many wrong tokens came from this address: try again in {seconds} s"
+        sentence = f"too many wrong tokens came from this address, and this one is wrong: try again in {seconds} s"
         raise TokenRefused(sentence, "locked", seconds)
 
-    def _count(self, sender: str) -> None:
+    def _count(self, sender: str, most: int) -> None:
         now = self._clock.monotonic()
-        failures = self._failures.pop(sender, None) or deque[float](maxlen=MAX_FAILURES)
+        failures = self._failures.pop(sender, None) or deque[float](maxlen=most)
         while failures and failures[0] < now - WINDOW_SECONDS:
             failures.popleft()
         failures.append(now)
@@ -147,7 +191,7 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """Under which names the gateway is reached, and from which web pages (DESIGN 11).
+    """Under which names the gateway is reached, and from which web pages (architecture#threats).
 
     A page that makes its own name point at this machine still sends that name as Host; a page elsewhere sends its
     Origin. The port in a Host says nothing: a tunnel changes it.
@@ -184,11 +228,11 @@ class Sites:
             Forbidden: The Host is not one of this gateway's names, or the Origin is not allowed.
         """
         name = _host_name(host or "")
-        if name not in _LOOPBACK and name not in self.hosts and (not name or name != reached_at):
+        if name not in _LOCAL_NAMES and name not in self.hosts and (not name or name != reached_at):
             raise Forbidden("this is not the Host of the gateway: set gateway.publicOrigin to the name it is used by")
         if origin is None or _origin(origin) in self.origins:
             return
-        if urlsplit(origin).netloc.lower() != (host or "").lower():
+        if _place(origin) != (host or "").lower():
             raise Forbidden("this Origin may not use the gateway: name it in gateway.controlUi.allowedOrigins")
 
 
@@ -204,16 +248,25 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _sender(peer: str) -> str:
-    """Return what wrong tokens are counted by: the address, of IPv6 the network that one customer has."""
+def network_of(peer: str) -> str:
+    """Return what strangers are counted by: the address; of IPv6 the network that one customer has, of this machine
+    all that is loopback."""
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:
         return peer
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if address.is_loopback:
+        return LOOPBACK
     if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped
-        return str(mapped) if mapped is not None else str(ipaddress.ip_network((address, 64), strict=False))
+        return str(ipaddress.ip_network((address, 64), strict=False))
     return str(address)
+
+
+def _name(digest: bytes) -> str:
+    """Return a name for what a digest is of; it says nothing about the digest."""
+    return hashlib.sha256(b"issued by " + digest).hexdigest()[:32]
 
 
 def _host_name(host: str) -> str:
@@ -224,6 +277,14 @@ def _host_name(host: str) -> str:
         return (parts.hostname or "").lower() if usable else ""
     except ValueError:
         return ""
+
+
+def _place(origin: str) -> str | None:
+    """Return host and port of an origin, None when it is no URL."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _origin(text: str) -> str:

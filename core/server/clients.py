@@ -1,8 +1,10 @@
-"""Who is connected, and what all of them are told: presence (PROTOCOL I.4)."""
+"""Who is connected, and what all of them are told: presence (protocol#events)."""
 
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
+
+from core.wire.frames import CLOSE_REFUSED
 
 if TYPE_CHECKING:
     from core.server.conversation import Conversation
@@ -37,6 +39,13 @@ class Clients:
         """Forget a conversation that has ended."""
         if self._open.pop(conversation.id, None) is not None:
             self._changed()
+
+    def end_device(self, device_id: str) -> None:
+        """End every conversation of a device, as soon as what it has asked for is answered: it was unpaired."""
+        for conversation in list(self._open.values()):
+            device = conversation.admitted.params.device
+            if device is not None and device.id == device_id:
+                conversation.end_answered(CLOSE_REFUSED, "device removed")
 
     def presence(self) -> list[dict[str, Any]]:
         """Return who is there, without the gateway itself."""

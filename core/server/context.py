@@ -4,15 +4,30 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from core.gateway import Gateway
+from core.model.errors import Unavailable
 from core.server.auth import Auth, Sites
 from core.server.clients import Clients
 from core.server.devices import Devices
+from core.server.guests import Budget, Guests
 from core.server.metrics import Metrics
+from core.server.pages import Pages
 from core.server.repeats import Repeats
 from core.server.rows import Rows
+
+
+def no_backup() -> dict[str, Any]:
+    """Refuse a backup: there is nothing here that could be written.
+
+    Raises:
+        Unavailable: Always.
+    """
+    raise Unavailable("this gateway makes no backups")
+
+
+MAKING: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,7 @@ class Facts:
         store_id: Names the store: with another one, every cursor of a client is void.
         config: Returns the configuration in force, JSON-able, with every secret replaced.
         log_tail: Returns the last lines of the log, at most that many.
+        backup: Writes a backup of the store and returns what is told of it; blocks.
     """
 
     version: str
@@ -36,6 +52,7 @@ class Facts:
     store_id: str
     config: Callable[[], dict[str, Any]]
     log_tail: Callable[[int], list[str]]
+    backup: Callable[[], dict[str, Any]] = no_backup
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +62,11 @@ class Limits:
     Attributes:
         body: Bytes of one HTTP request; the attachments of a spawn fit in (W8).
         frame: Bytes of one WebSocket frame or line.
-        connections: Open at once, of all clients.
+        connections: Open at once, of all clients that have shown a token.
+        guests: Open at once, of those that have not; the oldest makes room.
+        guests_of_network: Of one network beyond this machine.
+        guest_bytes: That are held for all guests together.
+        held: Bytes that are held for all the others together: whoever needs most is let go.
         subscriptions: Sessions that one conversation watches by name.
         buffered: Bytes that wait for a client before it is let go.
         keepalive: Seconds of silence after which a stream says that it is alive (G3).
@@ -55,6 +76,10 @@ class Limits:
     body: int = 8 * 1024 * 1024
     frame: int = 8 * 1024 * 1024
     connections: int = 2048
+    guests: int = 1024
+    guests_of_network: int = 512
+    guest_bytes: int = 16 * 1024 * 1024
+    held: int = 128 * 1024 * 1024
     subscriptions: int = 1024
     buffered: int = 4 * 1024 * 1024
     keepalive: float = 15.0
@@ -74,9 +99,14 @@ class ServerContext:
         insecure: Devices may be paired without TLS from other machines too: the owner says the network is encrypted.
         repeats: Changes that clients may ask for twice.
         farewells: Of the open conversations; each adds its own and takes it away when it ends.
+        held: What waits in memory for clients.
+        guests: The connections over the network.
+        making: Long answers are made so many at once, for all clients; the others are served in between.
+        pages: Parts of transcripts that are sent over HTTP.
         devices: Those that are paired.
         clients: The conversations that are past their handshake.
         rows: The JSON of sessions and messages, made once for everybody.
+        ignored: Parameters by method that mean nothing here and that the log has told of.
         closing: Is set when the server begins to close: streams end.
     """
 
@@ -88,11 +118,27 @@ class ServerContext:
     repeats: Repeats = field(default_factory=Repeats)
     sites: Sites = field(default_factory=Sites)
     insecure: bool = False
+    ignored: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     farewells: set[Farewell] = field(default_factory=set[Farewell])
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKING))
+    pages: Pages = field(init=False)
+    held: Budget = field(init=False)
+    guests: Guests = field(init=False)
     devices: Devices = field(init=False)
     clients: Clients = field(default_factory=Clients)
     rows: Rows = field(default_factory=Rows)
 
     def __post_init__(self) -> None:
-        self.devices = Devices(Path(self.facts.state_dir))
+        limits = self.limits
+        self.held = Budget(limits.held)
+        self.pages = Pages(self.gateway, self.rows, self.held, self.making)
+        self.guests = Guests(
+            self.held,
+            most=limits.guests,
+            most_of_network=limits.guests_of_network,
+            most_admitted=limits.connections,
+            outside=limits.guest_bytes,
+        )
+        self.devices = Devices.of(Path(self.facts.state_dir))
+        self.devices.on_revoked.add(self.clients.end_device)

@@ -1,4 +1,5 @@
-"""One client's conversation over any transport: handshake, requests, events, limits (PROTOCOL II, DESIGN 11).
+"""One client's conversation over any transport: handshake, requests, events, limits (protocol#ours,
+architecture#threats).
 
 The reader takes frames one after the other; each request is a task of its own, so answers come in any order. Events are
 numbered without holes, under the lock under which they are sent. Nobody waits for a slow client: whoever produces its
@@ -8,7 +9,7 @@ events waits, falls behind, and catches up from the store; a client that takes n
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -23,14 +24,15 @@ from core.server.auth import SCOPES, Access
 from core.server.context import ServerContext
 from core.server.events import EventPump
 from core.server.handshake import Admitted, Refused, Visitor, admit
-from core.server.hello import TICK_SECONDS, health, hello, max_buffered, presence
-from core.server.method import Later, Method, explain
+from core.server.hello import LOCAL_TICK_SECONDS, TICK_SECONDS, health, hello, max_buffered, presence, state_version
+from core.server.method import Later, Method, explain, unknown
 from core.wire.errors import missing_scope, to_wire
 from core.wire.frames import (
     CLOSE_NORMAL,
     CLOSE_REFUSED,
     CLOSE_RESTART,
     CLOSE_TOO_LARGE,
+    CLOSE_TRY_LATER,
     NATIVE,
     BadFrame,
     RawJson,
@@ -43,12 +45,16 @@ from core.wire.frames import (
 )
 from core.wire.transport import FrameTooLong, Transport
 
-HANDSHAKE_SECONDS: Final = 15.0
+HANDSHAKE_SECONDS: Final = 10.0
 HANDSHAKE_BYTES: Final = 64 * 1024
 STALLED_SECONDS: Final = 30.0
 """A client that takes nothing of a frame for so long is let go."""
 MAX_REQUESTS: Final = 128
 """Of one conversation, at work at once; the next one is refused."""
+MAX_IGNORED: Final = 500
+"""Parameters without a meaning that the log tells of."""
+MAX_LONG: Final = 2
+"""Long answers that are made for one conversation before it has taken those that came before."""
 HEALTH_TICKS: Final = 2
 _UNKNOWN_ID: Final = "invalid"
 _log = logging.getLogger("switchboard.server")
@@ -59,18 +65,27 @@ class Conversation:
 
     Args:
         may_pair: It comes from this machine or over TLS, so that a device may be given a token.
+        on_admitted: Is called when the client has shown who it is; raises `Unavailable` when there are too many.
 
     Attributes:
         id: uuid4 of this connection.
         cursor: The `rev` up to which the client has been told what it subscribed to; None while it told us nothing.
     """
 
-    def __init__(self, context: ServerContext, transport: Transport, *, may_pair: bool = True) -> None:
+    def __init__(
+        self,
+        context: ServerContext,
+        transport: Transport,
+        *,
+        may_pair: bool = True,
+        on_admitted: Callable[[], None] | None = None,
+    ) -> None:
         self.context: Final = context
         self.id: Final = new_id()
         self.events: EventPump | None = None
         self._transport = transport
         self._may_pair = may_pair
+        self._on_admitted = on_admitted
         self._admitted: Admitted | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._requests = 0
@@ -80,8 +95,15 @@ class Conversation:
         self._seq = 0
         self._sending = asyncio.Lock()
         self._waiting_bytes = 0
+        self._long = asyncio.Semaphore(MAX_LONG)
         self._drained = asyncio.Event()
         self._end: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+        self._closed = asyncio.Event()
+
+    @property
+    def tick_seconds(self) -> float:
+        """Seconds between two signs of life to this client."""
+        return LOCAL_TICK_SECONDS if self._transport.trusted else TICK_SECONDS
 
     @property
     def gateway(self) -> Gateway:
@@ -147,6 +169,7 @@ class Conversation:
             self.context.metrics.add("conversations", -1)
             self.context.clients.remove(self)
             await self._stop(reading)
+            self._closed.set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside the requests; it is cancelled when the conversation ends."""
@@ -173,13 +196,26 @@ class Conversation:
         if not self._end.done():
             self._end.set_result((code, reason))
 
+    def end_answered(self, code: int, reason: str) -> None:
+        """End the conversation; when a request of its own is what ends it, with the answer to that."""
+        if asyncio.current_task() not in self._tasks:
+            self.end(code, reason)
+            return
+        self._beginning.add(asyncio.current_task())
+        self.spawn(self._end_answered(code, reason))
+
+    async def _end_answered(self, code: int, reason: str) -> None:
+        await self.answered()
+        self.end(code, reason)
+
     async def say_farewell(self, reason: str) -> None:
-        """Tell the client that the gateway goes away, and end."""
+        """Tell the client that the gateway goes away, and end; return when the connection is closed."""
         if self._admitted is not None:
             with contextlib.suppress(Unavailable, TimeoutError):
                 async with asyncio.timeout(1.0):
-                    await self.send_event("shutdown", {"reason": reason, "restartExpectedMs": None})
+                    await self.send_event("shutdown", {"reason": reason})
         self.end(CLOSE_RESTART, "service restart")
+        await self._closed.wait()  # else the listener closes the connection first, without the reason
 
     def presence(self) -> dict[str, Any]:
         """Return what others are told of this client."""
@@ -205,7 +241,7 @@ class Conversation:
     async def tell_presence(self) -> None:
         """Tell the client who is there now."""
         payload = {"presence": presence(self.context)}
-        await self.send_event("presence", payload, state_version={"presence": self.context.clients.version})
+        await self.send_event("presence", payload, state_version=state_version(self.context))
 
     # The course of a conversation
 
@@ -220,47 +256,54 @@ class Conversation:
 
     async def _shake_hands(self) -> bool:
         nonce = new_id()
-        await self._send(event("connect.challenge", {"nonce": nonce, "ts": self.gateway.now_ms()}))
         try:
-            async with asyncio.timeout(HANDSHAKE_SECONDS):
+            async with asyncio.timeout(HANDSHAKE_SECONDS) as deadline:
+                await self._send(event("connect.challenge", {"nonce": nonce, "ts": self.gateway.now_ms()}))
                 text = await self._transport.receive()
+                if text is not None and len(text) > HANDSHAKE_BYTES:
+                    raise FrameTooLong(f"the first frame is longer than {HANDSHAKE_BYTES} bytes")
+                welcome = await self._introduce(text, nonce) if text is not None else None
+                deadline.reschedule(None)
         except TimeoutError:
             self.end(CLOSE_REFUSED, "handshake timeout")
             return False
-        if text is None:
+        if welcome is None:
             return False
-        if len(text) > HANDSHAKE_BYTES:
-            self.end(CLOSE_TOO_LARGE, "frame too large")
-            return False
-        return await self._introduce(text, nonce)
+        await self._send(welcome)
+        if NATIVE not in self.caps:  # those that have it hear the port's own events instead
+            assert self.pump is not None, "it begins now"
+        self.spawn(self._tick())
+        return True
 
-    async def _introduce(self, text: str, nonce: str) -> bool:
+    async def _introduce(self, text: str, nonce: str) -> str | None:
+        """Return what the client is told when it is let in; None when it is not, which it has been told then."""
         frame_id: str | None = None
         try:
             frame = parse(text)
             if frame is None:
                 self.end(CLOSE_NORMAL, "")
-                return False
+                return None
             frame_id = frame.id if isinstance(frame, Request) else None
             if not isinstance(frame, Request) or frame.method != "connect":
                 words = Invalid("invalid handshake: first request must be connect")
                 await self._refuse(frame_id, to_wire(words), CLOSE_REFUSED)
-                return False
+                return None
             visitor = Visitor(self._transport.peer, self._transport.trusted, self._may_pair, nonce)
-            self._admitted = await admit(self.context, visitor, frame.params)
+            admitted = await admit(self.context, visitor, frame.params)
+            if self._on_admitted is not None:
+                self._on_admitted()
         except Refused as error:
             await self._refuse(frame_id, error.error, error.code)
-            return False
         except BadFrame as error:
             await self._refuse(error.frame_id, to_wire(error), CLOSE_REFUSED)
-            return False
-        self._since = self.gateway.now_ms()
-        self.context.clients.add(self)
-        await self._send(response(frame.id, await hello(self)))
-        if NATIVE not in self.caps:  # those that have it hear the port's own events instead
-            assert self.pump is not None, "it begins now"
-        self.spawn(self._tick())
-        return True
+        except Unavailable as error:
+            await self._refuse(frame_id, to_wire(error), CLOSE_TRY_LATER)
+        else:
+            self._admitted = admitted
+            self._since = self.gateway.now_ms()
+            self.context.clients.add(self)
+            return response(frame.id, await hello(self))
+        return None
 
     async def _refuse(self, frame_id: str | None, error: Mapping[str, Any], code: int) -> None:
         await self._send(refused(frame_id or _UNKNOWN_ID, error))
@@ -290,8 +333,15 @@ class Conversation:
         return await self._transport.receive()
 
     async def _answer(self, frame: Request) -> None:
+        method = _methods().get(frame.method)
         try:
-            await self._send(await self._outcome(frame))
+            if method is not None and method.heavy:
+                async with self._long:
+                    async with self.context.making:
+                        text = await self._outcome(frame)
+                    await self._send(text)
+            else:
+                await self._send(await self._outcome(frame))
         finally:
             self._requests -= 1
             self._has_answered()
@@ -308,6 +358,7 @@ class Conversation:
             return self._refusal(frame, to_wire(Invalid(f"unknown method: {frame.method[:80]}")))
         if method.scope is not None and method.scope not in self.access.scopes:
             return self._refusal(frame, missing_scope(method.scope))
+        self._tell_of_unknown(method, frame)
         try:
             result = await method.run(self, method.params.model_validate(dict(frame.params)))
             if isinstance(result, Later):
@@ -324,19 +375,28 @@ class Conversation:
             self.context.metrics.add("errors")
             return refused(frame.id, to_wire(Unavailable("the gateway failed inside: its log says more")))
 
+    def _tell_of_unknown(self, method: Method, frame: Request) -> None:
+        """Count parameters that mean nothing here, and log each of them once."""
+        for name in unknown(method, frame.params):
+            self.context.metrics.add("parameters_ignored", label=method.name)
+            told = (method.name, quoted(name))
+            if told not in self.context.ignored and len(self.context.ignored) < MAX_IGNORED:
+                self.context.ignored.add(told)
+                _log.warning("the parameter %s of %s means nothing here: it is ignored", told[1], told[0])
+
     def _refusal(self, frame: Request, error: Mapping[str, Any]) -> str:
         _log.debug("%s was refused: %s", quoted(frame.method), error.get("message"))
         self.context.metrics.add("requests_refused", label=_known(frame))
         return refused(frame.id, error)
 
     async def _tick(self) -> None:
-        ticks = 0
+        ticks, health_ticks = 0, HEALTH_TICKS * round(TICK_SECONDS / self.tick_seconds)
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(self.tick_seconds)
             ticks += 1
             await self.send_event("tick", {"ts": self.gateway.now_ms()})
-            if ticks % HEALTH_TICKS == 0 and self.events is not None:
-                await self.send_event("health", await health(self.context))
+            if ticks % health_ticks == 0 and self.events is not None:
+                await self.send_event("health", await health(self.context), state_version=state_version(self.context))
 
     # Sending
 
@@ -360,12 +420,18 @@ class Conversation:
             self._let_go()
             raise Unavailable("the client reads too slowly")
         self._waiting_bytes += size
+        self.context.held.hold(self, self._waiting_bytes)
         try:
             yield
         finally:
             self._waiting_bytes -= size
+            self.context.held.hold(self, self._waiting_bytes)
             if self._waiting_bytes <= self.context.limits.buffered:
                 self._drained.set()
+
+    def drop(self) -> None:
+        """End it: what waits for all clients together is too much, and most of it waits for this one."""
+        self._let_go()
 
     def _let_go(self) -> None:
         if not self._end.done():

@@ -1,4 +1,4 @@
-"""The port's events as one client of OpenClaw hears them (PROTOCOL I.3, I.4, II.5).
+"""The port's events as one client of OpenClaw hears them (protocol#watchers, protocol#events, protocol#our-events).
 
 A reader takes what the feed has; whatever came together is told together, so that a message can be told with the row it
 changed. While the client does not read, the reader waits, the feed falls behind, and catches up from the store.
@@ -23,7 +23,6 @@ from core.model.events import (
     SessionGone,
     ToolProgress,
 )
-from core.model.keys import parse
 from core.model.messages import Message, brief
 from core.model.runs import Run
 from core.model.sessions import Session
@@ -215,7 +214,7 @@ class EventPump:
                 reply.forget_live()
         elif isinstance(event, Delta):
             if self._hears(event.key):
-                self._reply(event.key, event.run_id).add(event)
+                (await self._reply(event.key, event.run_id)).add(event)
         elif self._hears(event.key) or self._lists:
             await self._progress(event)
 
@@ -242,7 +241,7 @@ class EventPump:
             self._notes[key] = message
         reply = self._replies.get(self._active.get(key, ""))
         if self._lists or key in self._keys:
-            await self._say_message(event, message, rows.get(key))
+            await self._say_message(event, message, await self._row(key, rows))
         if reply is not None and message.role == "assistant":
             reply.commit(message)
         elif reply is not None and message.role == "toolResult":
@@ -253,7 +252,7 @@ class EventPump:
     async def _say_message(self, event: MessageAppended, message: Message, session: Session | None) -> None:
         fields: dict[str, Any] = {
             "sessionKey": event.key,
-            "agentId": session.agent_id if session is not None else parse(event.key).agent_id,
+            "agentId": self._gateway.rules.owner_of(event.key, session.agent_id if session is not None else None),
             "sessionId": event.session_id,
             "messageId": message.id,
             "messageSeq": message.seq,
@@ -294,10 +293,11 @@ class EventPump:
 
     # Runs
 
-    def _reply(self, key: str, run_id: str, *, whole: bool = False) -> Reply:
+    async def _reply(self, key: str, run_id: str, *, whole: bool = False) -> Reply:
         reply = self._replies.get(run_id)
         if reply is None:
-            agent_id = parse(key).agent_id or self._gateway.rules.default_agent
+            session = await self._row(key, {})
+            agent_id = self._gateway.rules.owner_of(key, session.agent_id if session is not None else None)
             reply = self._replies[run_id] = Reply(key, run_id, agent_id, whole)
         self._active[key] = run_id
         return reply
@@ -307,7 +307,7 @@ class EventPump:
             return  # its message was told, with the row
         session = await self._row(run.key, rows) if self._lists else None
         if run.state == "running":
-            reply = self._reply(run.key, run.run_id, whole=True)
+            reply = await self._reply(run.key, run.run_id, whole=True)
             await self._agent(reply, "lifecycle", {"phase": "start", "startedAt": run.started_at})
             await self._chat(reply, {"state": "status", "phase": "starting_model"})
             await self._say_changed(run.key, {"phase": "start", "runId": run.run_id}, session)
@@ -317,7 +317,7 @@ class EventPump:
             await self._say_changed(run.key, {"phase": phase, "runId": run.run_id}, session)
 
     async def _ended(self, run: Run) -> None:
-        reply = self._reply(run.key, run.run_id)
+        reply = await self._reply(run.key, run.run_id)
         text = await self._last_words(run, reply) if self._hears(run.key) else ""
         self._replies.pop(run.run_id, None)
         self._active.pop(run.key, None)
@@ -366,7 +366,7 @@ class EventPump:
                 await self._chat(reply, {"state": "delta", **new, **_said(text, self._gateway.now_ms())})
 
     async def _progress(self, event: ToolProgress) -> None:
-        reply = self._reply(event.key, event.run_id)
+        reply = await self._reply(event.key, event.run_id)
         if event.call_id not in reply.begun:
             await self._tool_began(reply, event.call_id, event.name)
         if event.note:

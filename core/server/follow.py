@@ -7,8 +7,10 @@ place tells what was sent already. Who does not read is not waited for: the conn
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from starlette.types import Receive, Scope, Send
 
@@ -16,11 +18,13 @@ from core.gateway import Feed
 from core.model.access import ALL
 from core.model.errors import NotFound, SwitchboardError
 from core.model.events import Event, Gap, MessageAppended, Reloaded, SessionChanged, SessionGone
+from core.model.json_codec import encode
 from core.model.messages import Message
+from core.model.paging import forwards
 from core.model.sessions import HistoryPage, Session
-from core.server.answers import dumps
 from core.server.context import ServerContext
-from core.server.pages import page_json
+from core.server.guests import Guest
+from core.server.pages import PIECE, Made, Shared
 from core.server.rows import message_text
 
 RETRY: Final = b"retry: 1000\n"
@@ -42,20 +46,20 @@ class Encoder:
     """Makes the events of messages, each once for all followers of its session."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, int], bytes] = {}
+        self._made: WeakValueDictionary[tuple[str, int], Made] = WeakValueDictionary()
+        self._kept: deque[Made] = deque(maxlen=_KEPT_EVENTS)
 
-    def message(self, key: str, session_id: str, message: Message) -> bytes:
-        """Return the event of a message."""
+    def message(self, key: str, session_id: str, message: Message) -> Made:
+        """Return the event of a message; a long one is there for others as long as somebody is sent it."""
         place = (session_id, message.seq)
         made = self._made.get(place)
         if made is None:
-            fields = f'"messageId":{dumps(message.id)},"messageSeq":{message.seq}'
-            names = f'"sessionKey":{dumps(key)},"sessionId":{dumps(session_id)}'
-            made = _event("message", session_id, message.seq, f'{{{names},"message":{message_text(message)},{fields}}}')
-            if len(made) <= _LONGEST_KEPT:
-                self._made[place] = made
-            if len(self._made) > _KEPT_EVENTS:
-                del self._made[next(iter(self._made))]
+            fields = f'"messageId":{encode(message.id)},"messageSeq":{message.seq}'
+            names = f'"sessionKey":{encode(key)},"sessionId":{encode(session_id)}'
+            text = f'{{{names},"message":{message_text(message)},{fields}}}'
+            self._made[place] = made = Made(_event("message", session_id, message.seq, text))
+            if len(made.data) <= _LONGEST_KEPT:
+                self._kept.append(made)
         return made
 
 
@@ -67,19 +71,31 @@ class Follow:
         ref: Canonical key or session id.
         limit: Messages of the first event.
         include_tools: Tell the results of tools too.
+        guest: The connection; what waits for it is counted.
     """
 
-    def __init__(self, context: ServerContext, encoder: Encoder, ref: str, *, limit: int, include_tools: bool) -> None:
+    def __init__(
+        self,
+        context: ServerContext,
+        encoder: Encoder,
+        ref: str,
+        *,
+        limit: int,
+        include_tools: bool,
+        guest: Guest | None = None,
+    ) -> None:
         self._context = context
         self._encoder = encoder
         self._ref = ref
         self._limit = limit
         self._include_tools = include_tools
+        self._guest = guest
         self._key = ""
         self._session_id = ""
         self._seq = 0
         self._rev = 0
-        self._opening: bytes | None = None
+        self._opening: Shared | None = None
+        self._made: Made | None = None
         self._feed: Feed | None = None
 
     async def begin(self, last_event_id: str | None) -> None:
@@ -98,7 +114,7 @@ class Follow:
         self._feed.watch(self._key)
         try:
             if not await self._resume(last_event_id):
-                self._opening = await self._first_event()
+                self._opening = await self._first_page()
         except BaseException:
             self._feed.close()
             raise
@@ -111,16 +127,25 @@ class Follow:
         async def farewell(_reason: str) -> None:
             feed.close()
 
+        sending = asyncio.Lock()
+
         async def put(chunk: bytes) -> None:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            async with sending:  # nothing comes between the parts of an event
+                self._hold(len(chunk))
+                for start in range(0, len(chunk), PIECE):
+                    await send({"type": "http.response.body", "body": chunk[start : start + PIECE], "more_body": True})
+                self._hold(0)
 
         context.metrics.add("followers")
         context.farewells.add(farewell)
-        helpers = [asyncio.ensure_future(_until_gone(receive, feed)), asyncio.ensure_future(self._keep_alive(put))]
+        helpers = [asyncio.ensure_future(_until_gone(receive, feed))]
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            if self._opening is not None:
-                await put(RETRY + self._opening)
+            if (opening := self._opening) is not None:
+                self._opening = None
+                await self._open(opening, put)
+                del opening
+            helpers.append(asyncio.ensure_future(self._keep_alive(put)))
             await self._tell(feed, put)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -139,18 +164,19 @@ class Follow:
         if not session_id or not (seq.isascii() and seq.isdigit() and len(seq) <= 15):
             return False
         with contextlib.suppress(NotFound):
-            page = await self._page(session_id, limit=1)
             session = await self._session()
+            page = (await self._page(session, session_id, limit=1)).page
             if page.key == self._key and int(seq) <= session.last_seq:
                 self._session_id, self._seq = page.session_id, int(seq)
                 return True
         return False
 
-    async def _first_event(self) -> bytes:
-        """Return the event of the newest messages, and stand behind them."""
+    async def _first_page(self) -> Shared:
+        """Return the newest messages, and stand behind them."""
         while True:
             session = await self._session()
-            page = await self._page(self._ref, limit=self._limit)
+            shared = await self._page(session, self._ref, limit=self._limit)
+            page = shared.page
             if page.session_id == session.session_id:  # else it was reset between the two
                 self._seq = max(session.last_seq, page.messages[-1].seq if page.messages else 0)
                 self._rev = session.rev
@@ -159,14 +185,22 @@ class Follow:
                 self._seq = page.messages[-1].seq if page.messages else 0
                 break
         self._session_id = page.session_id
-        return _event("history", self._session_id, self._seq, page_json(page, self._context.rows))
+        return shared
+
+    async def _open(self, shared: Shared, put: Put) -> None:
+        """Tell the newest messages, in one event that is made while it is sent."""
+        await put(RETRY + f"event: history\nid: {self._session_id}:{self._seq}\ndata: ".encode())
+        with shared.taken(self._guest):
+            async for piece in shared.pieces(self._guest):
+                await put(piece)
+        await put(b"\n\n")
 
     async def _session(self) -> Session:
         return await self._context.gateway.get_session(self._key, ALL)
 
-    async def _page(self, ref: str, *, limit: int, before: int | None = None) -> HistoryPage:
-        return await self._context.gateway.history(
-            ref, ALL, limit=limit, before=before, include_tools=self._include_tools
+    async def _page(self, session: Session, ref: str, *, limit: int, before: int | None = None) -> Shared:
+        return await self._context.pages.get(
+            session, ref, limit=limit, before=before, include_tools=self._include_tools
         )
 
     # Inside: what the client is told
@@ -207,34 +241,48 @@ class Follow:
         session = await self._session()
         self._rev = max(self._rev, session.rev)
         if session.session_id != self._session_id:
-            await self._tell_missed(self._session_id, session.first_seq - 1, put)
+            await self._tell_missed(session, self._session_id, session.first_seq - 1, put)
             await put(self._reset(session.session_id, session.first_seq - 1))
-        await self._tell_missed(self._key, session.last_seq, put)
+        await self._tell_missed(session, self._key, session.last_seq, put)
 
-    async def _tell_missed(self, ref: str, last_seq: int, put: Put) -> None:
+    async def _tell_missed(self, session: Session, ref: str, last_seq: int, put: Put) -> None:
         """Tell the messages behind the place, up to a `seq`, a few at a time however many they are."""
-        while self._seq < last_seq:
-            below = self._seq + 1 + _STEP
-            page = await self._page(ref, limit=_STEP, before=below)
-            for message in page.messages:
-                if self._seq < message.seq <= last_seq and (chunk := self._message(message)):
-                    await put(chunk)
-            self._seq = min(last_seq, below - 1)
+        with contextlib.ExitStack() as held:
+
+            async def read(limit: int, before: int) -> HistoryPage:
+                held.close()
+                shared = await self._page(session, ref, limit=limit, before=before)
+                held.enter_context(shared.taken(self._guest))
+                return shared.page
+
+            async for messages, upto in forwards(read, self._seq, last_seq, _STEP):
+                if self._guest is not None and self._guest.gone:
+                    return
+                for message in messages:
+                    if self._seq < message.seq and (chunk := self._message(message)):
+                        await put(chunk)
+                self._seq = max(self._seq, upto)
+                del messages  # they are not held while the next ones are waited for
+
+    def _hold(self, size: int) -> None:
+        if self._guest is not None:
+            self._guest.hold(size)
 
     def _message(self, message: Message) -> bytes:
         """Return the event of a message, which is the place then; empty for what is not asked for."""
         self._seq = message.seq
         if message.role == "toolResult" and not self._include_tools:
             return b""
-        return self._encoder.message(self._key, self._session_id, message)
+        self._made = self._encoder.message(self._key, self._session_id, message)  # kept for others meanwhile
+        return self._made.data
 
     def _reset(self, session_id: str, seq: int) -> bytes:
-        names = f'"sessionKey":{dumps(self._key)},"previousSessionId":{dumps(self._session_id)}'
+        names = f'"sessionKey":{encode(self._key)},"previousSessionId":{encode(self._session_id)}'
         self._session_id, self._seq = session_id, seq
-        return _event("reset", session_id, seq, f'{{{names},"sessionId":{dumps(session_id)}}}')
+        return _event("reset", session_id, seq, f'{{{names},"sessionId":{encode(session_id)}}}')
 
     def _deleted(self) -> bytes:
-        data = f'{{"sessionKey":{dumps(self._key)},"sessionId":{dumps(self._session_id)}}}'
+        data = f'{{"sessionKey":{encode(self._key)},"sessionId":{encode(self._session_id)}}}'
         return _event("deleted", self._session_id, self._seq, data)
 
     async def _keep_alive(self, put: Put) -> None:

@@ -1,4 +1,5 @@
-"""The first request of a conversation: which protocol, which device, which token, which scopes (PROTOCOL I.1, II.1)."""
+"""The first request of a conversation: which protocol, which device, which token, which scopes (protocol#handshake,
+protocol#negotiation)."""
 
 import base64
 import binascii
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from core.model.errors import Invalid, Unauthorized, Unavailable
-from core.server.auth import OWNER, Access, TokenRefused
+from core.server.auth import OWNER, Access, TokenRefused, network_of
 from core.server.method import explain
 from core.wire.errors import to_wire
 from core.wire.frames import CLOSE_REFUSED, PROTOCOLS
@@ -137,11 +138,10 @@ async def admit(context: "ServerContext", visitor: Visitor, raw: Mapping[str, An
         raise Refused(to_wire(Invalid("invalid role")))
     if params.device is not None:
         _check_device(params, params.device, visitor.nonce)
-    access, method, token = await _access(context, visitor, params)
-    if params.scopes is not None:
-        access = access.narrowed(params.scopes)
+    granted, method, token = await _access(context, visitor, params)
+    access = granted.narrowed(params.scopes) if params.scopes is not None else granted
     if params.device is not None and token is None and not visitor.trusted:
-        token = await _pair(context, visitor, params.device, access)
+        token = await _pair(context, visitor, params, access, context.auth.issuer(granted))
     return Admitted(params, protocol, access, method, token)
 
 
@@ -204,37 +204,48 @@ async def _access(
         return OWNER, "local", None
     auth, device = params.auth, params.device
     if device is not None:
-        for given in (auth.device_token, auth.token):
-            known = context.devices.check(device.id, given) if given else None
+        for given in filter(None, (auth.device_token, auth.token)):
+            known = context.devices.check(device.id, given, context.auth.issuers, context.gateway.now_ms())
             if known is not None:
                 return Access(known.scopes), "device-token", (known.token, known.issued_at)
     try:
-        return context.auth.check(auth.token or auth.device_token, peer=visitor.peer), "token", None
+        return await context.auth.admit(auth.token or auth.device_token, peer=visitor.peer), "token", None
     except TokenRefused as error:
         context.metrics.add("auth_failures", label=error.reason)
-        raise Refused(_token_error(error, paired=device is not None and context.devices.knows(device.id))) from None
+        may_retry = device is not None and auth.device_token is None  # it may know a token of its own
+        raise Refused(_token_error(error, may_retry=may_retry)) from None
     except Unauthorized as error:
         raise Refused(to_wire(error)) from None
 
 
 async def _pair(
-    context: "ServerContext", visitor: Visitor, device: DeviceParams, access: Access
+    context: "ServerContext", visitor: Visitor, params: ConnectParams, access: Access, issuer: str
 ) -> tuple[str, int] | None:
-    """Give a device that presented the gateway's token one of its own (PROTOCOL II.4)."""
+    """Give a device that presented the gateway's token one of its own (protocol#pairing)."""
     if not visitor.may_pair:
         sentence = "pairing required: connect over TLS, or from the machine of the gateway"
         error = {"code": "NOT_PAIRED", "message": sentence, "details": {"code": "PAIRING_REQUIRED"}}
         raise Refused(error)
+    device, client = params.device, params.client
+    assert device is not None, "it is a device that is paired"
     try:
-        issued = await context.devices.issue(device.id, access.scopes, context.gateway.now_ms())
+        issued = await context.devices.issue(
+            device.id,
+            access.scopes,
+            context.gateway.now_ms(),
+            issuer=issuer,
+            network=network_of(visitor.peer),
+            name=client.display_name or client.id,
+            platform=client.platform,
+        )
     except Unavailable:
         return None  # the device goes on presenting the gateway's token
     return issued.token, issued.issued_at
 
 
-def _token_error(error: TokenRefused, *, paired: bool) -> dict[str, Any]:
+def _token_error(error: TokenRefused, *, may_retry: bool) -> dict[str, Any]:
     code, reason, step = _NEXT_STEPS[error.reason]
-    retry = paired and error.reason == "mismatch"
+    retry = may_retry and error.reason == "mismatch"
     details: dict[str, Any] = {
         "code": code,
         "authReason": reason,

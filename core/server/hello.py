@@ -1,4 +1,5 @@
-"""What a client is told when it is let in, and the standing facts it can ask for again (PROTOCOL I.1, I.4)."""
+"""What a client is told when it is let in, and the standing facts it can ask for again (protocol#handshake,
+protocol#events)."""
 
 import platform
 import socket
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from core.server.conversation import Conversation
 
 TICK_SECONDS: Final = 30.0
+LOCAL_TICK_SECONDS: Final = 2.0
+"""To processes of this machine: they have another way to read, and nobody waits long for an owner that was stopped."""
 CAPABILITIES: Final = (
     NATIVE,
     "history-follow-v1",
@@ -20,6 +23,7 @@ CAPABILITIES: Final = (
     "policy-explain-v1",
     "deliveries-v1",
     "exchanges-v1",
+    "published-model-catalog",
 )
 EVENTS: Final = (
     "connect.challenge",
@@ -34,6 +38,9 @@ EVENTS: Final = (
     "health",
     "port.events",
 )
+SCOPE: Final = "per-sender"
+"""What clients are told of `session.scope`: one that is told "global" names the one session so, and the word is not
+given out here (K5). `main` and the default agent's main key mean that session."""
 _BUFFERS: Final = 16
 """A client is let go when it leaves so many times of what a conversation usually holds for it."""
 
@@ -69,7 +76,7 @@ async def hello(conversation: "Conversation") -> dict[str, Any]:
         "policy": {
             "maxPayload": context.limits.frame,
             "maxBufferedBytes": max_buffered(context),
-            "tickIntervalMs": int(TICK_SECONDS * 1000),
+            "tickIntervalMs": int(conversation.tick_seconds * 1000),
         },
     }
 
@@ -79,7 +86,7 @@ async def _snapshot(context: "ServerContext") -> dict[str, Any]:
     return {
         "presence": presence(context),
         "health": await health(context),
-        "stateVersion": {"presence": context.clients.version, "health": 1},
+        "stateVersion": state_version(context),
         "uptimeMs": context.gateway.now_ms() - context.facts.started_at,
         "configPath": context.facts.config_path,
         "stateDir": context.facts.state_dir,
@@ -88,10 +95,15 @@ async def _snapshot(context: "ServerContext") -> dict[str, Any]:
             "defaultAgentId": rules.default_agent,
             "mainKey": "main",
             "mainSessionKey": rules.main_key,
-            "scope": "global" if rules.global_scope else "per-sender",
+            "scope": SCOPE,
         },
         "authMode": "token",
     }
+
+
+def state_version(context: "ServerContext") -> dict[str, int]:
+    """Return which state of presence and health a client knows; nothing counts the changes of health."""
+    return {"presence": context.clients.version, "health": 1}
 
 
 def presence(context: "ServerContext") -> list[dict[str, Any]]:
@@ -108,6 +120,15 @@ def presence(context: "ServerContext") -> list[dict[str, Any]]:
         "ts": context.gateway.now_ms(),
     }
     return [own, *context.clients.presence()]
+
+
+def unready(context: "ServerContext") -> str | None:
+    """Return why no work is accepted now, in one sentence; None when it is."""
+    if context.closing.is_set():
+        return "the gateway is closing"
+    connection = context.gateway.connection
+    waiting = connection.detail or f"the gateway is {connection.state}" if connection.state != "live" else None
+    return context.gateway.unready() or waiting
 
 
 async def health(context: "ServerContext") -> dict[str, Any]:
@@ -131,6 +152,7 @@ async def health(context: "ServerContext") -> dict[str, Any]:
         "durationMs": 0,
         "state": gateway.connection.state,
         "detail": gateway.connection.detail,
+        "failing": [reason] if (reason := unready(context)) is not None else [],
         "channels": {},
         "channelOrder": [],
         "channelLabels": {},

@@ -1,4 +1,4 @@
-"""`GET /sessions/{sessionKey}/history`: a page as JSON, or the session's stream (G1-G3, PROTOCOL II.6)."""
+"""`GET /sessions/{sessionKey}/history`: a page as JSON, or the session's stream (G1-G3, protocol#our-history)."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +11,11 @@ from starlette.types import ASGIApp
 from core.model.access import ALL, OPERATOR
 from core.model.errors import Invalid
 from core.model.keys import quoted
-from core.server.answers import Json
 from core.server.auth import READ
 from core.server.context import ServerContext
 from core.server.follow import Encoder, Follow
-from core.server.pages import page_json
-from core.server.visitor import admit
+from core.server.pages import Page
+from core.server.visitor import admit, guest_of
 from core.tools.target import canonical
 
 DEFAULT_MESSAGES: Final = 50
@@ -30,7 +29,7 @@ class Asked:
     """What the query asks for.
 
     Attributes:
-        limit: Messages at most, 1 to 1,000; more is cut to that.
+        limit: Messages at most, 1 to 1,000; more is cut to that. Long ones fill a page sooner.
         before: `seq` before which the page ends, None for the newest.
     """
 
@@ -64,17 +63,19 @@ async def history(context: ServerContext, encoder: Encoder, request: Request) ->
     Raises:
         SwitchboardError: The session does not exist, or the query or the token is wrong.
     """
-    admit(context, request, READ)
+    await admit(context, request, READ)
     asked = Asked.read(request.query_params, request.headers.get("accept", ""))
     ref = canonical(context.gateway, OPERATOR, request.path_params["key"])
     if asked.follow and request.method == "GET":
-        follow = Follow(context, encoder, ref, limit=asked.limit, include_tools=asked.include_tools)
+        guest = guest_of(request)
+        follow = Follow(context, encoder, ref, limit=asked.limit, include_tools=asked.include_tools, guest=guest)
         await follow.begin(request.headers.get("last-event-id"))
         return follow
-    page = await context.gateway.history(
-        ref, ALL, limit=asked.limit, before=asked.before, include_tools=asked.include_tools
+    session = await context.gateway.get_session(ref, ALL)
+    shared = await context.pages.get(
+        session, ref, limit=asked.limit, before=asked.before, include_tools=asked.include_tools
     )
-    return Json(page_json(page, context.rows))
+    return Page(shared, guest_of(request))
 
 
 def _whole(name: str, text: str) -> int:

@@ -1,23 +1,26 @@
-"""`POST /tools/invoke`: one tool for one client (G7, PROTOCOL I.9)."""
+"""`POST /tools/invoke`: one tool for one client (G7, protocol#http)."""
 
 import asyncio
 from typing import Any, Final, cast
 
 from starlette.requests import ClientDisconnect, Request
 
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
+from core.model.json_codec import encode
 from core.model.keys import quoted
-from core.server.answers import Json, dumps, problem
+from core.server.answers import Json, problem
 from core.server.auth import READ
 from core.server.context import ServerContext
 from core.server.run_tool import run_tool
-from core.server.visitor import admit
-from core.wire.frames import loads
+from core.server.visitor import admit, guest_of
 
 BODY_SECONDS: Final = 30.0
 """How long a client may take to send what it asks."""
-_FIELDS: Final = frozenset({"tool", "name", "args", "sessionKey", "action", "dryRun"})
+_FIELDS: Final = ("tool", "name", "args", "sessionKey", "idempotencyKey", "action", "dryRun")
 """Of the body; the last two have no effect, as on other gateways."""
+MAX_KEY: Final = 200
+"""Characters of an idempotency key."""
 
 
 class TooLarge(Invalid):
@@ -30,11 +33,13 @@ async def invoke(context: ServerContext, request: Request) -> Json:
     Raises:
         SwitchboardError: The body or the arguments are wrong, there is no such tool, or the sender may not use it.
     """
-    access = admit(context, request, READ)
+    access = await admit(context, request, READ)
     try:
         body = _fields(await _body(request, context.limits.body))
     except TooLarge as error:
         return problem(request.url.path, 413, "invalid_request", error.message)
+    finally:
+        _hold(request, 0)
     name, args = body.get("tool", body.get("name")), body.get("args", {})
     session_key = body.get("sessionKey")
     if not isinstance(name, str) or not name:
@@ -43,9 +48,24 @@ async def invoke(context: ServerContext, request: Request) -> Json:
         raise Invalid("tools.invoke: args must be an object")
     if session_key is not None and not isinstance(session_key, str):
         raise Invalid("tools.invoke: sessionKey must be text")
-    result = await run_tool(context, access, name, cast("dict[str, Any]", args), session_key)
-    text = dumps(result)
-    return Json(f'{{"ok":true,"result":{{"content":[{{"type":"text","text":{dumps(text)}}}],"details":{text}}}}}')
+    once = _once(body.get("idempotencyKey"), request.headers.get("idempotency-key"))
+    result = await run_tool(context, access, name, cast("dict[str, Any]", args), session_key, once=once)
+    text = encode(result)
+    return Json(f'{{"ok":true,"result":{{"content":[{{"type":"text","text":{encode(text)}}}],"details":{text}}}}}')
+
+
+def _once(in_body: object, in_header: str | None) -> str | None:
+    """Return the idempotency key of a request.
+
+    Raises:
+        Invalid: It is none, or there are two.
+    """
+    if in_body is not None and in_header is not None and in_body != in_header:
+        raise Invalid("tools.invoke: idempotencyKey and the header Idempotency-Key differ: give one of them")
+    key = in_body if in_body is not None else in_header
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY):
+        raise Invalid(f"tools.invoke: idempotencyKey must be text of 1 to {MAX_KEY} characters")
+    return key
 
 
 async def _body(request: Request, limit: int) -> bytes:
@@ -63,6 +83,7 @@ async def _body(request: Request, limit: int) -> bytes:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
+                _hold(request, len(body))
                 if len(body) > limit:
                     raise TooLarge(f"the request is larger than {limit} bytes")
     except TimeoutError:
@@ -72,14 +93,20 @@ async def _body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
+def _hold(request: Request, size: int) -> None:
+    """Note how much of a request waits in memory."""
+    if (guest := guest_of(request)) is not None:
+        guest.hold(size)
+
+
 def _fields(body: bytes) -> dict[str, Any]:
     try:
-        data = loads(body.decode())
-    except UnicodeDecodeError:
-        raise Invalid("the body is not UTF-8 text") from None
+        data = json_codec.decode(body)
+    except Invalid as error:
+        raise Invalid(f"the body of the request: {error.message}") from None
     if not isinstance(data, dict):
         raise Invalid("the body must be a JSON object: {tool, args, sessionKey}")
     fields = cast("dict[str, Any]", data)
-    if unknown := sorted(set(fields) - _FIELDS):
-        raise Invalid(f"tools.invoke has no parameter {quoted(unknown[0])}")
-    return fields
+    if unknown := sorted(fields.keys() - _FIELDS):
+        raise Invalid(f"tools.invoke has no parameter {quoted(unknown[0])}: use {', '.join(_FIELDS)}")
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,5 @@
-"""Listens on a port, inside the loop that runs already, and closes without losing anything (G8, DESIGN 7, 11)."""
+"""Listens on a port, inside the loop that runs already, and closes without losing anything (G8,
+architecture#server)."""
 
 import asyncio
 import contextlib
@@ -10,26 +11,21 @@ import ssl
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from core.model.errors import Invalid, Unavailable
 from core.server.auth import is_loopback
 from core.server.context import ServerContext
+from core.server.protocols import Http, WebSocket
+from core.server.sparing import SPARING
 
-if TYPE_CHECKING:
-    from asyncio.transports import BaseTransport
-
-STALLED_SECONDS: Final = 30.0
-"""A client that takes nothing for so long is let go; it comes back with its place."""
 PING_SECONDS: Final = 20.0
 """So often a WebSocket is asked whether anybody is there, and so long may the answer take: dead cables say nothing."""
-IDLE_SECONDS: Final = 10.0
-"""How long a connection may stay with half a request, or none; at most twice that, as it is looked at so often."""
+TLS_SECONDS: Final = 10.0
+"""How long a client may take to agree on the encryption."""
 _FAREWELL_SECONDS: Final = 3.0
 _CLOSE_SECONDS: Final = 5
 _WORDS: Final = {
@@ -37,7 +33,6 @@ _WORDS: Final = {
     errno.EADDRNOTAVAIL: "this machine does not have that address: choose another with --bind",
     errno.EACCES: "that needs more rights: choose a port from 1024 on with --port",
 }
-_NOTHING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,9 @@ class Listener:
     @classmethod
     async def open(cls, app: ASGIApp, context: ServerContext, door: Door) -> "Listener":
         """Begin to serve; when this returns, requests are answered."""
-        server = _Server(_config(app, context, door))
+        with contextlib.suppress(Unavailable):  # on a full disk they stay in the file, where they open nothing
+            await context.devices.keep_only(context.auth.issuers)
+        server = _Server(_config(app, context, door), context)
         listener = cls(context, server, door)
         ready = asyncio.ensure_future(server.ready.wait())
         await asyncio.wait((ready, listener._serving), return_when=asyncio.FIRST_COMPLETED)
@@ -156,9 +153,10 @@ class Listener:
 class _Server(uvicorn.Server):
     """A server that leaves the signals of the process alone, and says when it is ready."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, context: ServerContext) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._guests = context.guests
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -167,8 +165,18 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""
-        await super().startup(sockets)
+        await super().startup([])  # no socket of its own: it would wait a minute for half an agreement on TLS
+        secured, loop = self.config.ssl, asyncio.get_running_loop()
+        seconds = TLS_SECONDS if secured is not None else None
+        for each in sockets or ():
+            server = await loop.create_server(
+                self._protocol, sock=each, backlog=self.config.backlog, ssl=secured, ssl_handshake_timeout=seconds
+            )
+            self.servers.append(server)
         self.ready.set()
+
+    def _protocol(self) -> Http:
+        return Http(self._guests, self.config, self.server_state)
 
     def stop_accepting(self) -> None:
         """Close the listening socket; open connections stay."""
@@ -176,67 +184,10 @@ class _Server(uvicorn.Server):
             server.close()
 
 
-class _Unstuck(asyncio.Protocol):
-    """The part of a protocol that drops a client which no longer reads."""
-
-    loop: asyncio.AbstractEventLoop
-    transport: asyncio.Transport
-    _stalled: asyncio.TimerHandle | None = None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        _cancel(self._stalled)
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """Give a client that does not read some time."""
-        super().pause_writing()
-        self._stalled = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Be content: it reads."""
-        _cancel(self._stalled)
-        super().resume_writing()
-
-
-class _Http(_Unstuck, H11Protocol):
-    """HTTP for clients that may be slow, stuck or silent on purpose."""
-
-    _watch: asyncio.TimerHandle | None = None
-    _idle_after: object = _NOTHING
-
-    def connection_made(self, transport: "BaseTransport") -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Begin to look whether requests come."""
-        super().connection_made(transport)  # pyright: ignore[reportArgumentType] - uvicorn narrows it
-        self._watch = self.loop.call_later(IDLE_SECONDS, self._look)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop looking."""
-        _cancel(self._watch)
-        super().connection_lost(exc)
-
-    def _look(self) -> None:
-        if self not in self.connections:  # it speaks WebSocket by now
-            return
-        last = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
-        at_work = last is not None and not last.response_complete
-        if not at_work and last is self._idle_after:
-            self.transport.abort()
-        self._idle_after = _NOTHING if at_work else last
-        self._watch = self.loop.call_later(IDLE_SECONDS, self._look)
-
-
-class _WebSocket(_Unstuck, WebSocketsSansIOProtocol):
-    """WebSocket for clients that may be stuck."""
-
-
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
-
-
 def _config(app: ASGIApp, context: ServerContext, door: Door) -> uvicorn.Config:
     """Return how uvicorn is to serve; it logs only what is wrong with the server itself."""
+    SPARING.begin()
+    logging.getLogger("switchboard.server").addFilter(SPARING)
     logger = logging.getLogger("uvicorn")
     logger.propagate = False
     if not logger.handlers:
@@ -248,8 +199,8 @@ def _config(app: ASGIApp, context: ServerContext, door: Door) -> uvicorn.Config:
 
     return uvicorn.Config(
         app,
-        http=_Http,
-        ws=_WebSocket,
+        http=Http,
+        ws=WebSocket,
         ws_max_size=context.limits.frame,
         ws_per_message_deflate=False,
         ws_ping_interval=PING_SECONDS,
@@ -262,7 +213,6 @@ def _config(app: ASGIApp, context: ServerContext, door: Door) -> uvicorn.Config:
         server_header=False,
         proxy_headers=bool(door.place.proxies),
         forwarded_allow_ips=list(door.place.proxies),
-        limit_concurrency=context.limits.connections,
         timeout_graceful_shutdown=_CLOSE_SECONDS,
         ssl_context_factory=with_tls if door.tls is not None else None,
     )

@@ -1,4 +1,5 @@
-"""The owner of a state directory answers other processes of the same user on the Unix socket in it (DESIGN 5).
+"""The owner of a state directory answers other processes of the same user on the Unix socket in it
+(architecture#ownership).
 
 The socket lies in a folder that only this user may enter, and whoever connects is asked of the system: so no token is
 asked for, and each connection is the owner's. A socket that a dead owner left behind is replaced by the next owner.

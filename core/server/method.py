@@ -1,10 +1,12 @@
 """What a method of the gateway is: its name, the scope it needs, its parameters, and what carries it out."""
 
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
@@ -30,11 +32,33 @@ _WORDS: Final = {
 
 
 class Params(BaseModel):
-    """Parameters of a method: closed, and exact about types; `sessionKey` on the wire is `session_key` here."""
+    """Parameters of a method, exact about types; `sessionKey` on the wire is `session_key` here.
+
+    Open: clients of every generation say a little more than the one before, and what they say beyond this means nothing
+    here (`unknown`).
+    """
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True, hide_input_in_errors=True
+        extra="ignore", strict=True, frozen=True, alias_generator=to_camel, defer_build=True, hide_input_in_errors=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: object) -> object:
+        """Take null for nothing where a value has another default; where None is the default, it may mean to clear."""
+        if not isinstance(given, dict):
+            return given
+        defaults = {
+            info.alias for info in cls.model_fields.values() if not (info.is_required() or info.default is None)
+        }
+        found = cast("dict[str, object]", given)
+        return {name: value for name, value in found.items() if value is not None or name not in defaults}
+
+
+class ClosedParams(Params):
+    """Parameters of a change that must not be done in part: a property that means nothing here is refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class Nothing(Params):
@@ -62,12 +86,27 @@ class Method:
         scope: What the connection must have, such as `operator.read`; None for nothing.
         params: Model of its parameters, closed.
         run: Carries it out and returns the payload: JSON-able, `RawJson`, or `Later`.
+        heavy: Its answers are long: few of them are made at once.
     """
 
     name: str
     scope: str | None
     params: type[BaseModel]
     run: "Callable[[Conversation, Any], Awaitable[Any]]"
+    heavy: bool = False
+
+
+def unknown(method: Method, given: Iterable[str]) -> list[str]:
+    """Return the given parameters that mean nothing to a method, at most 20 of them."""
+    if method.params.model_config.get("extra") != "ignore":
+        return []
+    names = _names(method.params)
+    return [name for name in itertools.islice(given, 1_000) if name not in names][:20]
+
+
+@cache
+def _names(params: type[BaseModel]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in params.model_fields.items())
 
 
 def table(*methods: Method) -> dict[str, Method]:

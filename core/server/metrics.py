@@ -27,6 +27,7 @@ METRICS: Final[Mapping[str, _Kind]] = MappingProxyType(
         "conversations_dropped": _Kind("counter", "Conversations that read too slowly and were let go."),
         "requests": _Kind("counter", "Requests of conversations answered, by method.", "method"),
         "requests_refused": _Kind("counter", "Those of them that were refused, by method.", "method"),
+        "parameters_ignored": _Kind("counter", "Parameters that mean nothing here, by method.", "method"),
         "events": _Kind("counter", "Events sent to conversations."),
         "tool_calls": _Kind("counter", "Tools run for clients, by tool.", "tool"),
         "errors": _Kind("counter", "Requests that ended in a defect of the server; the log has it."),

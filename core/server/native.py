@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -154,7 +153,7 @@ def _read_method(name: str) -> Method:
             return None  # a path of this machine means nothing elsewhere
         return await _written(call, await getattr(conversation.gateway, name)(**arguments))
 
-    return Method(call.method, READ, PortParams, run)
+    return Method(call.method, READ, PortParams, run, heavy=name == "history")
 
 
 def _change_method(name: str, scope: str) -> Method:
@@ -184,9 +183,9 @@ async def _once(conversation: "Conversation", once: str, boot: str | None, what:
 
 
 def _caller(conversation: "Conversation", caller: Caller) -> Caller:
-    """Return the caller that a client may be: no more than its connection, and of a run it says nothing."""
+    """Return the caller that a client may be: no more than its connection; of a run and an agent it says nothing."""
     if isinstance(caller, SessionCaller):
-        return replace(caller, run_id=None)
+        return SessionCaller(caller.key)
     return Operator(caller.acting_for, owner=caller.owner and conversation.access.owner)
 
 

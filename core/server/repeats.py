@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from core.model.errors import Conflict
+from core.model.errors import Conflict, Unavailable
 
 KEPT: Final = 256
 """Changes whose answers are remembered, the newest ones."""
@@ -28,8 +28,11 @@ class Repeats:
 
         Raises:
             Conflict: The key stands for another change.
+            Unavailable: It could not be made now; whoever asks again with the key has it tried again.
         """
         known = self._answers.get(key)
+        if known is not None and _failed_for_now(known[1]):
+            known = None
         if known is None:
             task = asyncio.ensure_future(_made(change))
             task.add_done_callback(_look)
@@ -37,7 +40,8 @@ class Repeats:
             self._forget_old()
         if known[0] != what:
             raise Conflict("this idempotency key stands for another request: choose a new one for each")
-        return await asyncio.shield(known[1])
+        await asyncio.wait([known[1]])  # a shield would log an error as lost when whoever asked is gone
+        return known[1].result()
 
     def _forget_old(self) -> None:
         while len(self._answers) > KEPT:
@@ -49,6 +53,10 @@ class Repeats:
 
 async def _made(change: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - any answer
     return await change()
+
+
+def _failed_for_now(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or isinstance(task.exception(), Unavailable))
 
 
 def _look(task: asyncio.Task[Any]) -> None:

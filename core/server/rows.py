@@ -1,4 +1,5 @@
-"""Rows of sessions and messages in the shape of OpenClaw's RPC; the JSON of a row is made once (PROTOCOL I.5, II.3)."""
+"""Rows of sessions and messages in the shape of OpenClaw's RPC; the JSON of a row is made once (protocol#methods,
+protocol#two-shapes)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 from core.gateway import AgentInfo, Gateway, ModelInfo
 from core.model.access import ALL
-from core.model.keys import GLOBAL, main_key
+from core.model.keys import MAIN, main_key
 from core.model.messages import Message
 from core.model.runs import LIVE_STATES
 from core.model.sessions import Session, SessionQuery
@@ -139,7 +140,7 @@ def row(session: Session) -> dict[str, Any]:
         "lastActivityAt": session.updated_at,
         "createdAt": session.created_at,
         "createdVia": session.origin,
-        "isMain": session.key in {GLOBAL, main_key(session.agent_id)},
+        "isMain": session.key in {MAIN, main_key(session.agent_id)},
         "systemSent": session.system_sent,
         "abortedLastRun": session.aborted_last_run,
         "thinkingLevel": session.thinking_level,
@@ -169,7 +170,7 @@ def row(session: Session) -> dict[str, Any]:
 
 def kind(session: Session) -> str:
     """Return the kind that their rows have."""
-    if session.key in {GLOBAL, "unknown"}:
+    if session.key == "unknown":
         return session.key
     return "direct" if session.chat_type == "direct" else "group"
 
@@ -185,7 +186,7 @@ def model_fields(ref: str | None) -> dict[str, Any]:
 def message(found: Message) -> dict[str, Any]:
     """Return a message as RPC and HTTP show it: the flat object, and what else their clients look for.
 
-    A client that shows a message before it is stored knows it again by its run (PROTOCOL I.4).
+    A client that shows a message before it is stored knows it again by its run (protocol#events).
     """
     marks: dict[str, Any] = {"id": found.id, "seq": found.seq}
     if found.run_id is not None:

@@ -8,6 +8,7 @@ from core.model.errors import Unavailable
 from core.server.auth import is_loopback
 from core.server.context import ServerContext
 from core.server.conversation import Conversation
+from core.server.visitor import guest_of
 from core.wire.frames import CLOSE_TRY_LATER
 from core.wire.transport import FrameTooLong
 
@@ -55,8 +56,10 @@ async def serve_socket(websocket: WebSocket, context: ServerContext) -> None:
     """Hold a conversation over a WebSocket, from its upgrade to its end; its Host and Origin are known to be right."""
     await websocket.accept()
     transport = WebSocketTransport(websocket, limit=context.limits.frame)
-    if context.metrics.value("conversations") >= context.limits.connections:
+    if context.guests.full:
         await transport.close(CLOSE_TRY_LATER, "too many connections")
         return
     near = context.insecure or is_loopback(transport.peer) or websocket.url.scheme == "wss"
-    await Conversation(context, transport, may_pair=near).run()
+    guest = guest_of(websocket)
+    admitted = guest.admit if guest is not None else None
+    await Conversation(context, transport, may_pair=near, on_admitted=admitted).run()

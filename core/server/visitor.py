@@ -1,26 +1,28 @@
-"""Who makes an HTTP request: the token it carries, and what that token may do here (G8, PROTOCOL II.8)."""
+"""Who makes an HTTP request: the token it carries, and what that token may do here (G8, protocol#roles)."""
 
-from typing import Final
+from typing import Final, cast
 
 from starlette.requests import HTTPConnection
 
 from core.server.auth import Access, TokenRefused
 from core.server.context import ServerContext
+from core.server.guests import GUEST, Guest
 
 SCOPES_HEADER: Final = "x-openclaw-scopes"
 
 
-def admit(context: ServerContext, request: HTTPConnection, scope: str) -> Access:
+async def admit(context: ServerContext, request: HTTPConnection, scope: str) -> Access:
     """Return what the sender of a request may do.
 
     Raises:
         TokenRefused: The token is missing or wrong, or its sender is locked out.
         Forbidden: It may not do what `scope` names.
+        Unavailable: Too many connections are let in.
     """
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     given = token.strip() if kind.lower() == "bearer" else None
     try:
-        access = context.auth.check(given, peer=request.client.host if request.client else "")
+        access = await context.auth.admit(given, peer=request.client.host if request.client else "")
     except TokenRefused as error:
         context.metrics.add("auth_failures", label=error.reason)
         raise
@@ -28,4 +30,11 @@ def admit(context: ServerContext, request: HTTPConnection, scope: str) -> Access
     if wanted is not None:
         access = access.narrowed(name.strip() for name in wanted.split(","))
     access.require(scope)
+    if (guest := guest_of(request)) is not None:
+        guest.admit()
     return access
+
+
+def guest_of(request: HTTPConnection) -> Guest | None:
+    """Return the connection on which a request came; None when it came on no socket of ours."""
+    return cast("Guest | None", request.scope.get("state", {}).get(GUEST))

@@ -2,44 +2,48 @@
 
 Reads of a few hundred indexed rows run on the caller's own connection (`Store.db`); long ones on one reader thread
 (`Store.scan`). Every write is a function that runs on the writer thread and takes effect as a whole or not at all;
-writes that arrive together share one commit (WAL, synchronous=FULL) and are acknowledged after it (DESIGN 5).
+writes that arrive together share one commit (WAL, synchronous=FULL) and are acknowledged after it
+(architecture#loop-and-writer).
 """
 
 import asyncio
 import contextlib
-import errno
+import logging
 import os
 import sqlite3
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from core.files import make_folder, open_private
 from core.model.clock import Clock
-from core.model.errors import Invalid, SwitchboardError, Unavailable
+from core.model.errors import SwitchboardError, Unavailable
 from core.model.events import DurableEvent
-from core.model.keys import quoted
 from core.model.sessions import Session
+from core.store.explain import CLOSED, DATABASE_NAME, explain, explained
+from core.store.guard import FILES, PAGE_BYTES, Guard, abandon
+from core.store.schema import check_tables, migrate
 
 T = TypeVar("T")
 Db = sqlite3.Connection
 """A connection, for those who hand one on without knowing SQL."""
 
-MIGRATIONS: Final[tuple[str, ...]] = ("schema.sql", "exchanges.sql", "gone.sql")
-"""Scripts beside this file; the n-th leads from schema version n to n + 1."""
-
-DATABASE_NAME: Final = "switchboard.db"
 _MAX_GROUP: Final = 512
-_REMEMBERED_ROWS: Final = 10_000
-_WAL_PRAGMAS: Final = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
-_PRAGMAS: Final = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -4000; PRAGMA temp_store = MEMORY;"
+_REMEMBERED_ROWS: Final = 2_000
+_PRAGMAS: Final = "PRAGMA busy_timeout = 5000; PRAGMA temp_store = MEMORY;"
 _READER_PRAGMAS: Final = "PRAGMA query_only = ON;"
-# A page that many appends touch is folded back into the database once in 4,000 pages instead of once in 1,000.
-_WRITER_PRAGMAS: Final = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000;"
+_WRITER_PRAGMAS: Final = "PRAGMA synchronous = FULL;"
+_LOOK_SECONDS: Final = 1.0
+"""After so long without a write, the files are looked at, and the log is folded back into the database: then the
+database alone holds it all."""
+_FOLD_SECONDS: Final = 10.0
+"""The log is folded back after so long however much is written."""
+_log = logging.getLogger("switchboard.store")
 
 
 @dataclass(slots=True)
@@ -104,6 +108,7 @@ class Store:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._reader_db: sqlite3.Connection | None = None
         self._writer: _Writer | None = None
+        self._guard = Guard(directory, (DATABASE_NAME,))
 
     @classmethod
     def open(cls, directory: Path, clock: Clock) -> "Store":
@@ -118,6 +123,7 @@ class Store:
             db = _connect(path)
             try:
                 migrate(db, directory)
+                check_tables(db, directory)
             except BaseException:
                 db.close()
                 raise
@@ -134,6 +140,17 @@ class Store:
         """
         with explained(self.directory):
             self._writer = _Writer(self._path, self.clock, finish, self._on_commit)
+        self._guard = self._writer.guard
+
+    def unready(self) -> str | None:
+        """Return why nothing can be written now, in one sentence; None when all is well."""
+        if self._writer is None:
+            return f"the state directory {self.directory} {CLOSED}"
+        try:
+            with explained(self.directory):
+                return self._writer.problem() or self._writer.superseded(self.db)
+        except SwitchboardError as error:
+            return error.message
 
     async def write(self, function: WriteFunction[T]) -> T:
         """Run a function on the writer thread and return its result once it is on disk.
@@ -148,6 +165,15 @@ class Store:
         self._writer.submit(job)
         return await job.future
 
+    def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a short read on the caller's own connection.
+
+        Raises:
+            Unavailable: The database cannot be read.
+        """
+        with explained(self.directory):
+            return function(self.db)
+
     async def scan(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run a long read on the reader thread, on a connection of its own."""
 
@@ -160,7 +186,7 @@ class Store:
         try:
             reading = asyncio.get_running_loop().run_in_executor(self._reader, call)
         except RuntimeError:  # the thread takes nothing any more
-            raise Unavailable(f"the state directory {self.directory} {_CLOSED}") from None
+            raise Unavailable(f"the state directory {self.directory} {CLOSED}") from None
         return await reading
 
     async def aclose(self) -> None:
@@ -168,12 +194,12 @@ class Store:
 
         What is read here from now on is refused.
         """
-        self.db.close()  # here, where it is read: SQLite does not survive that a read goes on beside it
+        self._close(self.db)  # here, where it is read: SQLite does not survive that a read goes on beside it
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
         """Finish the writes that were accepted and close every connection; the caller waits for it."""
-        self.db.close()
+        self._close(self.db)
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -183,7 +209,14 @@ class Store:
 
     def _close_reader(self) -> None:
         if self._reader_db is not None:
-            self._reader_db.close()
+            self._close(self._reader_db)
+
+    def _close(self, db: sqlite3.Connection) -> None:
+        """Close a connection; where its files are not in their places any more, without touching what is there now."""
+        if self._guard.changed():
+            abandon(db)
+        else:
+            db.close()
 
     def _on_commit(self, jobs: Sequence[_Job[Any]]) -> None:
         """Tell subscribers, then whoever waits; runs in the event loop, in commit order."""
@@ -207,7 +240,21 @@ class _Writer:
     ) -> None:
         self._directory = path.parent
         self._db = _connect(path)
-        self._rev = last_rev(self._db)
+        try:
+            self._epoch, rev = _take_over(self._db)
+            self.guard: Final = Guard(path.parent, FILES)
+            pages = self.guard.log_pages
+            self._db.executescript(
+                f"PRAGMA wal_autocheckpoint = {pages}; PRAGMA journal_size_limit = {pages * PAGE_BYTES};"
+            )
+        except BaseException:
+            self._db.close()
+            raise
+        self._rev: int | None = rev
+        self._lost: str | None = None
+        self._told: str | None = None
+        self._unfolded = True
+        self._folded_at = time.monotonic()
         self._rows: dict[str, Session] = {}
         self._clock = clock
         self._finish = finish
@@ -227,6 +274,19 @@ class _Writer:
         if len(self._gathered) == 1:
             job.loop.call_soon(self._hand_over)
 
+    def problem(self) -> str | None:
+        """Return why nothing can be written now, as far as the files tell; None when all is well."""
+        return self._lost or self.guard.problem()
+
+    def superseded(self, db: sqlite3.Connection) -> str | None:
+        """Return that another process has taken the directory over; None when it has not."""
+        if _epoch(db) == self._epoch:
+            return None
+        return (
+            f"another switchboard has taken over the state directory {self._directory}: nothing more is accepted here;"
+            " stop this one"
+        )
+
     def close(self) -> None:
         """Write what was taken, then end the thread."""
         self._closing = True
@@ -241,7 +301,7 @@ class _Writer:
 
     def _run(self) -> None:
         while True:
-            self._wake.wait()
+            is_woken = self._wake.wait(_LOOK_SECONDS)
             self._wake.clear()
             closing = self._closing
             if closing:  # nothing is taken any more; what was, is the last group
@@ -255,27 +315,56 @@ class _Writer:
                 with contextlib.suppress(RuntimeError):
                     group[0].loop.call_soon_threadsafe(self._acknowledge, group)
             if closing:
-                self._db.close()
+                self._end()
                 return
+            if not is_woken:
+                self._look()
+            if not is_woken or time.monotonic() - self._folded_at > _FOLD_SECONDS:
+                self._fold("PASSIVE")
+
+    def _look(self) -> None:
+        """Tell the log when something came in between; who asks or writes is told anyway."""
+        problem = self.guard.changed()
+        if problem is not None and problem != self._told:
+            _log.error("%s", problem)
+        self._told = problem
+
+    def _fold(self, mode: str) -> None:
+        """Fold the log back into the database, as far as readers let it."""
+        if self._unfolded and self.guard.changed() is None:
+            with contextlib.suppress(sqlite3.Error):
+                _, pages, folded = self._db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+                self._unfolded = folded < pages
+            self._folded_at = time.monotonic()
+
+    def _end(self) -> None:
+        self._fold("TRUNCATE")
+        if self.guard.changed():
+            abandon(self._db)
+        else:
+            self._db.close()
 
     def _commit(self, group: Sequence[_Job[Any]]) -> None:
         """Run a group in one transaction; what fails as a whole leaves the numbers of order as they were."""
         db, now = self._db, self._clock.now_ms()
         try:
             with explained(self._directory):
-                db.execute("BEGIN IMMEDIATE")
+                self.guard.check()
+                rev = self._begin()
                 try:
-                    rev = self._run_together(db, group, now)
+                    rev = self._run_together(db, group, now, rev)
                 except _LeftChanges:
                     self._rows.clear()
                     db.execute("ROLLBACK")
-                    db.execute("BEGIN IMMEDIATE")
-                    rev = self._run_apart(db, group, now)
+                    rev = self._run_apart(db, group, now, self._begin())
                 for statement, values in [entry for job in group for entry in job.afterwards]:
                     db.execute(statement, values)
                 db.execute("COMMIT")
+                self._unfolded = True
+                self.guard.check_files()
         except BaseException as error:  # noqa: BLE001 - whatever it was, those who wait must hear of it
             self._rows.clear()
+            self._rev = None  # whether the commit stands is for the database to say
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             for job in group:
@@ -286,13 +375,25 @@ class _Writer:
             if len(self._rows) > _REMEMBERED_ROWS:
                 self._rows.clear()
 
-    def _run_together(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int) -> int:
+    def _begin(self) -> int:
+        """Begin a transaction; return the last number of order that was given out before it.
+
+        Raises:
+            Unavailable: Another process has taken the directory over, which is for good.
+        """
+        db = self._db
+        db.execute("BEGIN IMMEDIATE")
+        self._lost = self.superseded(db)
+        if self._lost is not None:
+            raise Unavailable(self._lost)
+        return last_rev(db) if self._rev is None else self._rev
+
+    def _run_together(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int, rev: int) -> int:
         """Run all jobs without savepoints, which cost a fifth of an append; return the last number of order.
 
         Raises:
             _LeftChanges: A job failed after it had changed something.
         """
-        rev = self._rev
         for job in group:
             changes = db.total_changes
             rev = self._run_job(job, Tx(db, self._directory, now, rev, self._rows))
@@ -300,9 +401,8 @@ class _Writer:
                 raise _LeftChanges if db.in_transaction else job.error
         return rev
 
-    def _run_apart(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int) -> int:
+    def _run_apart(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int, rev: int) -> int:
         """Run all jobs again, each in a savepoint of its own; return the last number of order."""
-        rev = self._rev
         for job in group:
             db.execute("SAVEPOINT job")
             rev = self._run_job(job, Tx(db, self._directory, now, rev, self._rows))
@@ -320,7 +420,7 @@ class _Writer:
             job.result = job.function(tx)
             self._finish(tx)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for this job
-            job.error = error if isinstance(error, SwitchboardError) else _explain(error, self._directory)
+            job.error = error if isinstance(error, SwitchboardError) else explain(error, self._directory)
         else:
             job.events = sorted(tx.events, key=lambda event: event.rev)
             job.afterwards = tx.afterwards
@@ -337,7 +437,7 @@ def last_rev(db: sqlite3.Connection) -> int:
         "SELECT max(coalesce((SELECT max(rev) FROM sessions), 0), coalesce((SELECT max(rev) FROM runs), 0),"
         " coalesce((SELECT max(rev) FROM exchanges), 0), coalesce((SELECT max(rev) FROM deliveries), 0),"
         " coalesce((SELECT max(rev) FROM gone), 0),"
-        " coalesce((SELECT rev FROM messages ORDER BY id DESC LIMIT 1), 0))"
+        " coalesce((SELECT max(rev) FROM messages), 0))"
     ).fetchone()
     return int(row[0])
 
@@ -347,111 +447,44 @@ def store_id(db: sqlite3.Connection) -> str:
     return str(db.execute("SELECT value FROM meta WHERE name = 'store_id'").fetchone()[0])
 
 
+def _epoch(db: sqlite3.Connection) -> int:
+    """Return how often the directory was taken over."""
+    return int(db.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()[0])
+
+
+def _take_over(db: sqlite3.Connection) -> tuple[int, int]:
+    """Make this connection's process the only one that may commit from now on; return its number and the last rev."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        epoch, rev = _epoch(db) + 1, last_rev(db)
+        db.execute("UPDATE meta SET value = ? WHERE name = 'epoch'", (str(epoch),))
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return epoch, rev
+
+
 def data_version(db: sqlite3.Connection) -> int:
     """Return a number that changes when another connection has written."""
     return int(db.execute("PRAGMA data_version").fetchone()[0])
 
 
-def migrate(db: sqlite3.Connection, directory: Path, scripts: Sequence[str] = MIGRATIONS) -> None:
-    """Bring a database to the newest schema, each step in a transaction of its own.
-
-    Raises:
-        Unavailable: It was written by a newer version.
-    """
-    while (version := schema_version(db)) != len(scripts):
-        if version > len(scripts):
-            raise Unavailable(
-                f"the state directory {directory} was written by a newer version (schema {version}, this one knows"
-                f" {len(scripts)}): upgrade switchboard, or choose another with --state DIR"
-            )
-        script = resources.files("core.store").joinpath(scripts[version]).read_text(encoding="utf-8")
-        if version == 0:
-            db.executescript(_WAL_PRAGMAS)
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            if schema_version(db) == version:  # another process may have done it while this one waited
-                for statement in _statements(script):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {version + 1}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-
-
-def schema_version(db: sqlite3.Connection) -> int:
-    """Return the schema version of a database, 0 for an empty one."""
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-@contextlib.contextmanager
-def explained(directory: Path) -> Generator[None]:
-    """Turn what the system and SQLite say about files and texts into one sentence; of files, with the directory."""
-    try:
-        yield
-    except (OSError, sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
-        raise _explain(error, directory) from error
-
-
-def _explain(error: BaseException, directory: Path) -> BaseException:
-    if isinstance(error, sqlite3.Error):
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error)
-        reason = _CLOSED if is_closed else _SQLITE_REASONS.get(code, str(error))
-        return Unavailable(f"the state directory {directory} {reason}")
-    if isinstance(error, OSError):
-        reason = _SYSTEM_REASONS.get(error.errno or 0, f"cannot be used: {error.strerror or error}")
-        return Unavailable(f"the state directory {directory} {reason}")
-    if isinstance(error, UnicodeEncodeError):
-        return Invalid(f"{quoted(error.object)} holds half a character, which nothing stored does: leave it out")
-    if isinstance(error, OverflowError):
-        return Invalid("a number is larger than can be stored: give one below 9,223,372,036,854,775,808")
-    return error
-
-
-_CLOSED: Final = "is closed here: this process is ending"
-_SYSTEM_REASONS: Final = {
-    errno.EEXIST: "is a file: remove it, or choose a folder with --state DIR",
-    errno.ENOTDIR: "lies below a file: choose another with --state DIR",
-    errno.EACCES: "cannot be used: check its permissions, or choose another with --state DIR",
-    errno.EROFS: "is on a disk that cannot be written: choose another with --state DIR",
-    errno.ENOSPC: "is on a disk that is full: free some space, nothing acknowledged was lost",
-}
-
-
-_SQLITE_REASONS: Final = {
-    sqlite3.SQLITE_FULL: "is on a disk that is full: free some space, nothing acknowledged was lost",
-    sqlite3.SQLITE_READONLY: "cannot be written: check its permissions, or choose another with --state DIR",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened: check its permissions, or choose another with --state DIR",
-    sqlite3.SQLITE_IOERR: "cannot be read or written (disk I/O error): check the disk",
-    sqlite3.SQLITE_NOTADB: f"holds a {DATABASE_NAME} that is not a database: move it away to start anew",
-    sqlite3.SQLITE_CORRUPT: f"holds a damaged {DATABASE_NAME}: restore a copy, or move it away to start anew",
-    sqlite3.SQLITE_BUSY: "is busy: another process holds its database",
-}
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Split a script into statements; `executescript` would commit the transaction around it."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
 def _make_private(path: Path) -> None:
     """Create the folder (0700) and the file (0600); SQLite gives its side files the same rights."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    make_folder(path.parent)
+    os.close(open_private(path, os.O_CREAT | os.O_RDWR))
 
 
 def _connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     # A connection belongs to one thread at a time; the store sees to that, closing happens on another.
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    db.executescript(_PRAGMAS + (_READER_PRAGMAS if readonly else _WRITER_PRAGMAS))
+    try:
+        db.executescript(_PRAGMAS + (_READER_PRAGMAS if readonly else _WRITER_PRAGMAS))
+    except BaseException:
+        db.close()
+        raise
     return db
 
 

@@ -10,7 +10,10 @@ from core.store.database import Tx
 
 _COLUMNS: Final = (
     "exchange_id, rev, kind, state, outcome, requester, target, turn, max_turns, request_seq, root, cleanup, reason,"
-    " started_at, ended_at"
+    " started_at, ended_at,"
+    " CASE kind WHEN 'spawn' THEN (SELECT state FROM runs WHERE run_id = exchange_id) END,"
+    " CASE kind WHEN 'spawn' THEN"
+    " (SELECT ended_at - coalesce(started_at, ended_at) FROM runs WHERE run_id = exchange_id) END"
 )
 _CLEANUP: Final = 11
 
@@ -64,6 +67,20 @@ def by_id(db: sqlite3.Connection, exchange_id: str) -> Exchange | None:
     """Return an exchange, None when there is none with that id."""
     row = db.execute(f"SELECT {_COLUMNS} FROM exchanges WHERE exchange_id = ?", (exchange_id,)).fetchone()
     return _read(row) if row else None
+
+
+def spawn_of(db: sqlite3.Connection, child: str) -> Exchange | None:
+    """Return the exchange that a sub-agent was started with, None for a session that nobody spawned."""
+    row = db.execute(f"SELECT {_COLUMNS} FROM exchanges WHERE target = ? AND kind = 'spawn'", (child,)).fetchone()
+    return _read(row) if row else None
+
+
+def has_open_spawns(db: sqlite3.Connection, key: str) -> bool:
+    """Whether a session has spawned what has not announced yet."""
+    found = db.execute(
+        "SELECT 1 FROM exchanges WHERE requester = ? AND kind = 'spawn' AND state <> 'ended' LIMIT 1", (key,)
+    )
+    return found.fetchone() is not None
 
 
 def hops(db: sqlite3.Connection, root: str) -> int:

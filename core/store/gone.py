@@ -6,7 +6,7 @@ from core.model.events import SessionGone
 from core.model.exchanges import RETRYABLE
 from core.model.messages import Message
 from core.model.sessions import Session
-from core.store import deliveries
+from core.store import deliveries, runs
 from core.store.database import Tx
 from core.store.search import forget_message
 
@@ -26,7 +26,7 @@ def delete(tx: Tx, session: Session) -> list[str]:
         forget_message(tx, message_id, Message.decode(body))
     tx.db.execute("DELETE FROM messages WHERE session = ?", (row_id,))
     tx.db.execute("DELETE FROM transcripts WHERE key = ?", (key,))
-    tx.db.execute("DELETE FROM runs WHERE key = ?", (key,))
+    runs.spend(tx, key)
     tx.db.execute("DELETE FROM session_names WHERE rowid = ?", (row_id,))
     tx.db.execute("DELETE FROM sessions WHERE id = ?", (row_id,))
     tx.rows.pop(key, None)

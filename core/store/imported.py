@@ -10,15 +10,18 @@ from typing import Final
 
 from core.model.messages import BRIEF_TOOL_CHARS, Message, brief
 from core.model.sessions import Session
+from core.store import overrides
 from core.store.database import Tx
 from core.store.search import MAX_INDEXED_CHARS, searchable_text
+from core.store.sessions import stored_key
 
-_COLUMNS: Final = Session._fields
+_COLUMNS: Final = tuple("stored_key" if name == "key" else name for name in Session._fields)
 
 
 def insert_session(tx: Tx, session: Session) -> None:
     """Insert a session as it is given, but for its `rev`."""
-    values = session._replace(rev=tx.next_rev())
+    override = overrides.take(tx, session.key) or session.send_policy
+    values = session._replace(key=stored_key(session.key), rev=tx.next_rev(), send_policy=override)
     cursor = tx.db.execute(
         f"INSERT INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})", values
     )

@@ -1,15 +1,18 @@
-"""Transcripts as JSONL files beside the database, for people and their tools; best effort (DESIGN 5).
+"""Transcripts as JSONL files beside the database, for people and their tools; best effort (architecture#files).
 
 The first line describes the transcript, each further line is one message: `{type, id, parentId, timestamp, message}`.
 What was written is read back from the file's last line, so that a crash in between neither doubles nor loses a line.
 """
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
+
+from core.files import make_inner_folder, open_private
+from core.model import json_codec
+from core.model.errors import Invalid
 
 _TAIL_BYTES = 65_536
 
@@ -28,8 +31,8 @@ def append_new(db: sqlite3.Connection, directory: Path, key: str, session_id: st
     if db.execute("SELECT 1 FROM transcripts WHERE session_id = ?", (session_id,)).fetchone() is None:
         return 0  # its session was deleted
     path = transcript_path(directory, session_id)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    make_inner_folder(path.parent)
+    descriptor = open_private(path, os.O_CREAT | os.O_RDWR)
     with os.fdopen(descriptor, "r+b") as file:
         written, parent = _end_of(file.fileno())
         rows = db.execute(  # one statement, so that a reset in between cannot give it the messages of the next one
@@ -43,12 +46,48 @@ def append_new(db: sqlite3.Connection, directory: Path, key: str, session_id: st
             file.write(_line({"type": "session", "version": 3, "id": session_id, "key": key}))
         count = 0
         for (body,) in rows:
-            message: dict[str, Any] = json.loads(body)
+            message: dict[str, Any] = json_codec.heal(body)
             line = {"type": "message", "id": message["id"], "parentId": parent, "timestamp": message["timestamp"]}
             file.write(_line({**line, "message": message}))
             parent = message["id"]
             count += 1
         return count
+
+
+def behind(db: sqlite3.Connection, directory: Path) -> list[tuple[str, str]]:
+    """Return keys and ids of transcripts that may hold more than their files, since a process died.
+
+    Those without a file whose session never ran here, because they were imported, are left without one.
+    """
+    rows = db.execute(
+        "SELECT DISTINCT t.key, t.session_id, EXISTS (SELECT 1 FROM runs WHERE runs.key = t.key) FROM messages AS m"
+        " JOIN sessions AS s ON s.id = m.session JOIN transcripts AS t ON t.key = s.key AND t.first_seq <= m.seq"
+        " AND (t.last_seq IS NULL OR m.seq <= t.last_seq) WHERE m.rev > ?",
+        (recorded(db),),
+    )
+    folder = transcript_path(directory, "").parent
+    # One look, however many sessions there are.
+    there = {path.name for path in folder.iterdir()} if folder.exists() else set[str]()
+    return [
+        (key, session_id)
+        for key, session_id, has_run in rows
+        if has_run or transcript_path(directory, session_id).name in there
+    ]
+
+
+def newest(db: sqlite3.Connection) -> int:
+    """Return the rev of the newest message."""
+    return int(db.execute("SELECT coalesce(max(rev), 0) FROM messages").fetchone()[0])
+
+
+def recorded(db: sqlite3.Connection) -> int:
+    """Return the rev up to which every message is in its transcript's file."""
+    return int(db.execute("SELECT value FROM meta WHERE name = 'files_rev'").fetchone()[0])
+
+
+def record(db: sqlite3.Connection, rev: int) -> None:
+    """Note the rev up to which every message is in its transcript's file."""
+    db.execute("UPDATE meta SET value = ? WHERE name = 'files_rev'", (str(rev),))
 
 
 def remove(directory: Path, session_ids: Iterable[str]) -> None:
@@ -70,13 +109,13 @@ def _end_of(descriptor: int) -> tuple[int, str | None]:
         os.ftruncate(descriptor, start + len(whole))
     lines = whole.splitlines()
     try:
-        last = cast("dict[str, Any]", json.loads(lines[-1])) if lines else {}
+        last = cast("dict[str, Any]", json_codec.heal(lines[-1])) if lines else {}
         if last.get("type") != "message":
             return 0, None
         return int(last["message"]["seq"]), str(last["id"])
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, Invalid, KeyError, TypeError) as error:
         raise ValueError("its last line is not a message") from error
 
 
 def _line(data: dict[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
+    return json_codec.encode(data).encode() + b"\n"

@@ -1,23 +1,27 @@
-"""Ownership of a state directory: the one process that writes and runs work (DESIGN 5).
+"""Ownership of a state directory: the one process that writes and runs work (architecture#ownership).
 
 The lock is a file lock that the system releases when its process ends, however it ends; so a stale owner is told from
 a living one without guessing. The file says who holds it, for the sentence that everybody else gets.
 """
 
+import contextlib
 import fcntl
-import json
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from core.model.errors import Conflict
-from core.store.database import explained
+from core.files import make_folder, open_private
+from core.model import json_codec
+from core.model.errors import Conflict, Invalid
+from core.store.explain import explained
+from core.store.guard import LOCK_NAME
 
-LOCK_NAME = "owner.lock"
 _LOOKS: Final = 50
 _LOOK_SECONDS: Final = 0.002
+_MOST: Final = 2**53
+"""No id of a process and no time is as large as this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,12 @@ class OwnerLock:
         """
         owner = {"pid": os.getpid(), "command": command, "startedAt": now_ms}
         with explained(directory):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(directory / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            make_folder(directory)
+            descriptor = open_private(directory / LOCK_NAME, os.O_CREAT | os.O_RDWR)
             try:
                 _lock(descriptor, directory)
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+                os.pwrite(descriptor, json_codec.encode(owner).encode(), 0)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -72,15 +76,16 @@ class OwnerLock:
     def release(self) -> None:
         """Give the directory free; a second call does nothing."""
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
-            os.close(self._descriptor)
-            self._descriptor = None
+            descriptor, self._descriptor = self._descriptor, None
+            with contextlib.suppress(OSError):  # a name that stays in the file says nothing once the lock is free
+                os.ftruncate(descriptor, 0)
+            os.close(descriptor)
 
 
 def current_owner(directory: Path) -> Owner | None:
     """Return who holds a state directory, None when nobody does."""
     try:
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_private(directory / LOCK_NAME, os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -114,7 +119,10 @@ def _lock(descriptor: int, directory: Path) -> None:
 def _read(data: bytes) -> Owner:
     """Read the lock file; one that is being written at this moment names nobody."""
     try:
-        found = cast("dict[str, Any]", json.loads(data))
-        return Owner(int(found["pid"]), str(found["command"]), int(found["startedAt"]))
-    except (ValueError, KeyError, TypeError):
-        return Owner(0, "unknown", 0)
+        found = cast("dict[str, Any]", json_codec.decode(data))
+        pid, started_at = found["pid"], found["startedAt"]
+        if type(pid) is int and 0 < pid < _MOST and type(started_at) is int and 0 <= started_at < _MOST:
+            return Owner(pid, str(found["command"]), started_at)
+    except (Invalid, KeyError, TypeError):
+        pass
+    return Owner(0, "unknown", 0)

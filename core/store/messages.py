@@ -9,7 +9,8 @@ from typing import Final
 from core.model.errors import NotFound
 from core.model.events import MessageAppended
 from core.model.ids import new_id
-from core.model.messages import BRIEF_TOOL_CHARS, Block, Draft, Message, Role, brief, encodable
+from core.model.json_codec import encodable
+from core.model.messages import BRIEF_TOOL_CHARS, Block, Draft, Message, Role, brief
 from core.model.runs import Run
 from core.model.sessions import HistoryPage, Session
 from core.store import sessions
@@ -17,6 +18,8 @@ from core.store.database import Tx
 from core.store.search import index_message
 
 PREVIEW_CHARS: Final = 160
+PAGE_CHARS: Final = 4 * 1024 * 1024
+"""Of the messages of one page, as they are stored; a page that would hold more says where to go on."""
 _OF_SESSION: Final = "session = (SELECT id FROM sessions WHERE key = ?)"
 
 
@@ -75,7 +78,8 @@ def page(
 ) -> HistoryPage:
     """Return the newest `limit` messages of a transcript, or those before a `seq`, in order.
 
-    The cost depends on the limit alone, not on the length of the transcript (H4).
+    The cost depends on the limit alone, not on the length of the transcript (H4), and is bounded: a page that would
+    hold more than `PAGE_CHARS` ends sooner, and has one message at least.
 
     Args:
         include_tools: Keep messages of role `toolResult`; they are left out before the limit counts (H1).
@@ -88,10 +92,27 @@ def page(
         f"SELECT {'coalesce(brief, body)' if in_brief else 'body'}, run_id FROM messages"
         f" WHERE {_OF_SESSION} AND seq >= ? AND seq < ?{said} ORDER BY seq DESC LIMIT ?",
         (session.key, first, below, limit),
-    ).fetchall()
-    messages = tuple(Message.decode(body, run_id) for body, run_id in reversed(rows))
-    more = bool(messages) and len(rows) == limit and messages[0].seq > first
+    )
+    found, room = list[tuple[str, str | None]](), PAGE_CHARS
+    with contextlib.closing(rows):
+        for row in rows:
+            found.append(row)
+            room -= len(row[0])
+            if room <= 0:
+                break
+    messages = tuple(Message.decode(body, run_id) for body, run_id in reversed(found))
+    more = bool(messages) and (len(found) == limit or room <= 0) and messages[0].seq > first
     return HistoryPage(session.key, session_id, messages, messages[0].seq if more else None)
+
+
+def newest(db: sqlite3.Connection, session: Session, limit: int) -> tuple[Message, ...]:
+    """Return the newest messages of a session's transcript, however long they are, in order."""
+    first, _ = _bounds(db, session, session.session_id)
+    rows = db.execute(
+        f"SELECT body, run_id FROM messages WHERE {_OF_SESSION} AND seq >= ? ORDER BY seq DESC LIMIT ?",
+        (session.key, first, limit),
+    ).fetchall()
+    return tuple(Message.decode(body, run_id) for body, run_id in reversed(rows))
 
 
 def since(db: sqlite3.Connection, key: str, rev: int) -> list[MessageAppended]:
@@ -120,6 +141,16 @@ def of_run(db: sqlite3.Connection, run_id: str, key: str, after_seq: int) -> lis
         (key, after_seq, run_id),
     )
     return [Message.decode(row[0], run_id) for row in rows]
+
+
+def posted(db: sqlite3.Connection, key: str, after_seq: int) -> list[Message]:
+    """Return the results of sub-agents that were posted to a session after one of its messages, in order."""
+    rows = db.execute(
+        f"SELECT body, run_id FROM messages WHERE {_OF_SESSION} AND seq > ? AND role = 'user' AND EXISTS (SELECT 1"
+        " FROM exchanges WHERE exchange_id = messages.run_id AND kind = 'spawn' AND target <> ?) ORDER BY seq",
+        (key, after_seq, key),
+    )
+    return [Message.decode(body, run_id) for body, run_id in rows]
 
 
 def at(db: sqlite3.Connection, key: str, seq: int) -> Message | None:

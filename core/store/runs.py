@@ -18,6 +18,7 @@ _COLUMNS: Final = (
     " input_tokens, output_tokens, cache_read, cache_write, cost_usd"
 )
 _USAGE: Final = 20
+_SPENT: Final = "run_id, key, session_id, kind, state, accepted_at, ended_at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +199,61 @@ def by_id(db: sqlite3.Connection, run_id: str) -> Run | None:
 
 
 def same_request(db: sqlite3.Connection, run_id: str, print_: str) -> Run | None:
-    """Return the run that an idempotency key already stands for, None when it is new.
+    """Return the run that an idempotency key already stands for, also of a deleted session; None when it is new.
 
     Raises:
         Conflict: The key was used for another request.
     """
-    row = db.execute("SELECT fingerprint FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    row = db.execute(
+        "SELECT fingerprint FROM runs WHERE run_id = ? UNION ALL SELECT fingerprint FROM spent_runs WHERE run_id = ?",
+        (run_id, run_id),
+    ).fetchone()
     if row is None:
         return None
     if row[0] != print_:
         raise Conflict(f"run id {run_id} was used for another message: give each message its own")
-    return by_id(db, run_id)
+    return by_id(db, run_id) or spent(db, run_id)
+
+
+def spend(tx: Tx, key: str) -> None:
+    """Delete the runs of a session; their ids stay used, so that no message that is sent again runs again."""
+    tx.db.execute(
+        f"INSERT OR IGNORE INTO spent_runs ({_SPENT}, fingerprint)"
+        f" SELECT {_SPENT}, fingerprint FROM runs WHERE key = ?",
+        (key,),
+    )
+    tx.db.execute("DELETE FROM runs WHERE key = ?", (key,))
+
+
+def spent(db: sqlite3.Connection, run_id: str) -> Run | None:
+    """Return what is known of a run whose session was deleted; None when there was none with that id."""
+    row = db.execute(f"SELECT {_SPENT} FROM spent_runs WHERE run_id = ?", (run_id,)).fetchone()
+    if row is None:
+        return None
+    found_id, key, session_id, kind, state, accepted_at, ended_at = row
+    return Run(
+        found_id,
+        key,
+        session_id,
+        rev=0,
+        kind=kind,
+        state=state,
+        requester=None,
+        input_seq=0,
+        accepted_at=accepted_at,
+        started_at=None,
+        ended_at=ended_at,
+        reply_seq=None,
+        error=None if state == "done" else "its session was deleted",
+        model=None,
+        thinking=None,
+        timeout_ms=0,
+        exchange=None,
+        turn=0,
+        root=None,
+        attempts=0,
+        usage=Usage(),
+    )
 
 
 def has_steps(db: sqlite3.Connection, run_id: str) -> bool:

@@ -1,4 +1,4 @@
--- Schema version 1. Times are ms since the Unix epoch. `rev` is the global order of durable changes (DESIGN 5).
+-- Schema version 1. Times are ms since the Unix epoch. `rev` is the global order of durable changes (architecture#order).
 
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
@@ -59,9 +59,8 @@ CREATE TABLE transcripts (
 CREATE INDEX transcripts_by_key ON transcripts (key, first_seq);
 
 -- `body` is the message as JSON text, made once and spliced into answers. `brief` is the same with what is long cut, only
--- where something is; it stands first, so that reading it does not walk through a body of megabytes. One index serves
--- every read: with the role in it, tool results are passed over without touching their rows. The writer keeps (session,
--- seq) unique.
+-- where something is; it stands first, so that reading it does not walk through a body of megabytes. Its
+-- indexes are those of `unique.sql`.
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (id),

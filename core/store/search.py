@@ -3,14 +3,14 @@
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from core.model.access import Scope
 from core.model.messages import Message
 from core.model.sessions import SearchHit
 from core.store.database import Tx
-from core.store.sessions import listed, scope_condition
+from core.store.sessions import but, scope_condition
 
 MAX_INDEXED_CHARS: Final = 65_536
 SNIPPET_CHARS: Final = 160
@@ -44,13 +44,14 @@ def messages(
     *,
     key: str | None = None,
     limit: int,
-    global_scope: bool = False,
+    hidden: Sequence[str] = (),
     clean: Callable[[str], str] | None = None,
 ) -> list[SearchHit]:
     """Return messages that hold every word of the text, the last word as a prefix, newest first.
 
     Args:
         key: Only this session.
+        hidden: Keys of sessions to leave out.
         clean: Takes out of the words what must not be shown; a message without a match in the rest is left out.
     """
     terms: list[str] = _WORD.findall(unicodedata.normalize("NFC", text))
@@ -62,8 +63,8 @@ def messages(
     rows = db.execute(
         "SELECT s.key, m.seq, m.body FROM message_words AS w JOIN messages AS m ON m.id = w.rowid"
         f" JOIN sessions AS s ON s.id = m.session WHERE w.words MATCH ? AND {scope_sql}{only}"
-        f" AND {listed(global_scope=global_scope, table='s')} ORDER BY w.rowid DESC LIMIT ?",
-        (match, *values, *(() if key is None else (key,)), limit),
+        f" AND {but(hidden, 's')} ORDER BY w.rowid DESC LIMIT ?",
+        (match, *values, *(() if key is None else (key,)), *hidden, limit),
     ).fetchall()
     pattern = re.compile("|".join(rf"\b{re.escape(term)}" for term in terms), re.IGNORECASE)
     hits = [_hit(db, session_key, seq, Message.decode(body), pattern, clean) for session_key, seq, body in rows]

@@ -1,14 +1,17 @@
 """Rows of sessions: create, read, list, change."""
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from core.model.access import Agents, All, One, Scope, Tree
+from core.model.errors import NotFound
 from core.model.events import SessionChanged
 from core.model.ids import new_id
-from core.model.keys import GLOBAL, kind_of, parse
+from core.model.keys import GLOBAL, MAIN, kind_of, parse, quoted
 from core.model.sessions import Session, SessionPage, SessionQuery
+from core.store import overrides
 from core.store.database import Tx
 
 _COLUMNS: Final = (
@@ -59,11 +62,11 @@ def create(tx: Tx, new: NewSession) -> Session:
     last_channel = None if internal or key.chat_type != "direct" else new.channel
     session_id = new_id()
     cursor = tx.db.execute(
-        "INSERT INTO sessions (key, session_id, rev, agent_id, kind, chat_type, channel, origin, display_name, label,"
-        " created_at, updated_at, model, thinking_level, last_channel, spawned_by)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO sessions (stored_key, session_id, rev, agent_id, kind, chat_type, channel, origin, display_name,"
+        " label, created_at, updated_at, model, thinking_level, last_channel, spawned_by, send_policy)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            new.key,
+            stored_key(new.key),
             session_id,
             tx.next_rev(),
             new.agent_id,
@@ -79,6 +82,7 @@ def create(tx: Tx, new: NewSession) -> Session:
             new.thinking_level,
             last_channel,
             new.spawned_by,
+            overrides.take(tx, new.key),
         ),
     )
     tx.db.execute(
@@ -204,9 +208,25 @@ def by_id(db: sqlite3.Connection, session_id: str, scope: Scope | None = None) -
     return by_key(db, found[0], scope) if found else None
 
 
-def select(db: sqlite3.Connection, query: SessionQuery, scope: Scope, *, global_scope: bool = False) -> SessionPage:
-    """Return the sessions a query asks for, newest first, and one page only."""
-    where, values = _conditions(query, global_scope=global_scope)
+def named(db: sqlite3.Connection, ref: str, scope: Scope | None = None) -> Session:
+    """Return the session that a canonical key or a session id names.
+
+    Raises:
+        NotFound: There is none in the scope.
+    """
+    session = by_key(db, ref, scope) or by_id(db, ref, scope)
+    if session is None:
+        raise NotFound(f"no session has the key or id {quoted(ref)}: list the sessions to see those there are")
+    return session
+
+
+def select(db: sqlite3.Connection, query: SessionQuery, scope: Scope, *, hidden: Sequence[str] = ()) -> SessionPage:
+    """Return the sessions a query asks for, newest first, and one page only.
+
+    Args:
+        hidden: Keys of sessions to leave out.
+    """
+    where, values = _conditions(query, hidden)
     scope_sql, scope_values = scope_condition(scope)
     limit = -1 if query.limit is None else query.limit + 1
     found = db.execute(
@@ -237,10 +257,22 @@ def by_label(db: sqlite3.Connection, label: str) -> Session | None:
     return _one(db, "label = ? AND archived_at IS NULL", label, None)
 
 
-def listed(*, global_scope: bool, table: str = "sessions") -> str:
-    """Return the condition that keeps reserved keys out of lists and searches (K5)."""
-    hidden = ("unknown",) if global_scope else ("unknown", GLOBAL)
-    return " AND ".join(f"{table}.key <> '{key}'" for key in hidden)
+def is_child(db: sqlite3.Connection, child_id: str) -> bool:
+    """Whether a sub-agent has that id at the end of its key."""
+    keys = db.execute(
+        "SELECT key FROM sessions WHERE spawned_by IS NOT NULL AND key LIKE ?", (f"%:subagent:{child_id}",)
+    )
+    return any(key.endswith(f":subagent:{child_id}") for (key,) in keys)
+
+
+def but(hidden: Sequence[str], table: str = "sessions") -> str:
+    """Return the condition that keeps sessions out of lists and searches; their keys are its values (K5)."""
+    return " AND ".join([f"{table}.key <> ?"] * len(hidden)) or "1"
+
+
+def stored_key(key: str) -> str:
+    """Return what the store calls the session with a key; the schema gives it back as `key` (K5)."""
+    return GLOBAL if key == MAIN else key
 
 
 def scope_condition(scope: Scope, table: str = "sessions") -> tuple[str, tuple[str, ...]]:
@@ -252,12 +284,15 @@ def scope_condition(scope: Scope, table: str = "sessions") -> tuple[str, tuple[s
             return f"{table}.key = ?", (key,)
         case Tree(root):
             return f"{table}.key IN {_TREE}", (root,)
-        case Agents(ids):
-            return f"{table}.agent_id IN ({', '.join('?' * len(ids))})", tuple(sorted(ids))
+        case Agents(ids, root):
+            of_agents, values = f"{table}.agent_id IN ({', '.join('?' * len(ids))})", tuple(sorted(ids))
+            if root is None:
+                return of_agents, values
+            return f"({of_agents} OR {table}.key IN {_TREE})", (*values, root)
 
 
-def _conditions(query: SessionQuery, *, global_scope: bool) -> tuple[list[str], list[Any]]:
-    where, values = [listed(global_scope=global_scope)], list[Any]()
+def _conditions(query: SessionQuery, hidden: Sequence[str]) -> tuple[list[str], list[Any]]:
+    where, values = [but(hidden)], list[Any](hidden)
     if query.kinds:
         where.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
         values.extend(query.kinds)
@@ -294,13 +329,13 @@ def _search_condition(text: str) -> tuple[str, list[str]]:
 
 
 def _children(db: sqlite3.Connection, rows: tuple[Session, ...], scope: Scope) -> dict[str, tuple[str, ...]]:
-    """Return what each row spawned, as far as the scope shows it."""
+    """Return what each row spawned and is not archived, as far as the scope shows it."""
     parents = [row.key for row in rows] if len(rows) <= 500 else None
     where = "spawned_by IS NOT NULL" if parents is None else f"spawned_by IN ({', '.join('?' * len(parents))})"
     scope_sql, scope_values = scope_condition(scope)
     children: dict[str, list[str]] = {}
     for parent, child in db.execute(
-        f"SELECT spawned_by, key FROM sessions WHERE {where} AND {scope_sql} ORDER BY id",
+        f"SELECT spawned_by, key FROM sessions WHERE {where} AND archived_at IS NULL AND {scope_sql} ORDER BY id",
         (*(parents or ()), *scope_values),
     ):
         children.setdefault(parent, []).append(child)

@@ -3,10 +3,9 @@
 from typing import Any
 
 from core.gateway import Gateway
-from core.model.access import Caller, Operator
-from core.model.keys import parse
-from core.rules.limits import spawn_targets
+from core.model.access import Caller
 from core.tools.params import Params
+from core.tools.target import agent_acting
 
 NAME = "agents_list"
 DESCRIPTION = "List the agents that sessions_spawn may be given as agentId here."
@@ -19,10 +18,8 @@ class AgentsListParams(Params):
 async def run(gateway: Gateway, caller: Caller, params: AgentsListParams) -> dict[str, Any]:  # noqa: ARG001
     """Return `{requester, agents: [{id, name?, model, default}]}`."""
     rules = gateway.rules
-    acting_for = caller.acting_for if isinstance(caller, Operator) else caller.key
-    agent_id = (parse(acting_for).agent_id if acting_for else None) or rules.default_agent
-    own = rules.agents.get(agent_id)
-    allowed = spawn_targets(agent_id, own.allow_agents if own else (), tuple(rules.agents))
+    agent_id = await agent_acting(gateway, caller)
+    allowed = rules.spawn_targets(agent_id)
     rows: list[dict[str, Any]] = []
     for agent in await gateway.agents():
         if agent.agent_id in allowed:

@@ -1,4 +1,4 @@
-"""The one door to the session tools: the same parameters, rules and results for whoever calls (DESIGN 1)."""
+"""The one door to the session tools: the same parameters, rules and results for whoever calls (architecture#tools)."""
 
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,12 +10,13 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from core.gateway import Gateway
-from core.model.access import OPERATOR, Caller, Operator, SessionCaller
+from core.model.access import OPERATOR, Caller, Operator
 from core.model.errors import Invalid
 from core.model.keys import quoted
 from core.model.tools import Tool
 from core.tools.params import Params, explain
-from core.tools.target import Refusal, find
+from core.tools.reading import readable_result
+from core.tools.target import Refusal, find, identified
 
 TOOL_NAMES: Final = (
     "sessions_list",
@@ -25,6 +26,10 @@ TOOL_NAMES: Final = (
     "sessions_search",
     "agents_list",
 )
+READING: Final = frozenset({"sessions_list", "sessions_history", "sessions_search", "agents_list"})
+"""The tools that change nothing."""
+FAILED: Final = frozenset({"error", "forbidden"})
+"""The states of a result that tell of a failure: a model and a client are to take it for an error."""
 
 Run = Callable[[Gateway, Caller, Params], Awaitable[dict[str, Any]]]
 
@@ -43,14 +48,17 @@ async def dispatch(gateway: Gateway, caller: Caller, name: str, arguments: Mappi
     native = gateway.native_tool(name)
     try:
         if native is None:
+            caller = await identified(gateway, caller)
             _check_has(gateway, caller, name)
         if isinstance(caller, Operator) and caller.acting_for is not None:
             caller = replace(caller, acting_for=(await find(gateway, OPERATOR, caller.acting_for)).key)
         if native is not None:  # the gateway applies its own rules; what they refuse is a result as well
-            return await native(arguments, caller)
-        return await _run(gateway, caller, name, params)
+            result = await native(arguments, caller)
+        else:
+            result = await _run(gateway, caller, name, params)
     except Refusal as refusal:
-        return refusal.result()
+        result = refusal.result()
+    return readable_result(caller, result)
 
 
 async def run_here(gateway: Gateway, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +69,7 @@ async def run_here(gateway: Gateway, caller: Caller, name: str, arguments: Mappi
     """
     params = _read(name, arguments)
     try:
+        caller = await identified(gateway, caller)
         _check_has(gateway, caller, name)
         return await _run(gateway, caller, name, params)
     except Refusal as refusal:
@@ -76,10 +85,11 @@ def schemas() -> tuple[Tool, ...]:
 
 
 def _read(name: str, arguments: Mapping[str, Any]) -> Params:
+    params = _params(_module(name))
     try:
-        return _params(_module(name)).model_validate(dict(arguments))
+        return params.model_validate(dict(arguments))
     except ValidationError as error:
-        raise explain(name, error) from None
+        raise explain(name, error, params) from None
 
 
 async def _run(gateway: Gateway, caller: Caller, name: str, params: Params) -> dict[str, Any]:
@@ -88,9 +98,11 @@ async def _run(gateway: Gateway, caller: Caller, name: str, params: Params) -> d
 
 def _check_has(gateway: Gateway, caller: Caller, name: str) -> None:
     """Refuse a tool that is withheld from the calling session (W3)."""
-    control = gateway.rules.withheld(name, caller.key) if isinstance(caller, SessionCaller) else None
+    control = gateway.rules.withheld(name, caller)
     if control is not None:
-        raise Refusal(f"this session does not have the tool {quoted(name)}: {control}", (control,))
+        raise Refusal(
+            f"this session does not have the tool {quoted(name)}: {control} says so; do without it", (control,)
+        )
 
 
 def _module(name: str) -> ModuleType:

@@ -8,7 +8,7 @@ from core.gateway import Gateway
 from core.model.access import Caller
 from core.model.keys import shown
 from core.rules.redact import Allowance
-from core.tools.params import Params
+from core.tools.params import Limit, Params
 from core.tools.reading import readable
 from core.tools.target import canonical, find
 
@@ -22,7 +22,7 @@ class SessionsHistoryParams(Params):
     """Parameters of `sessions_history`."""
 
     session_key: str = Field(description="Key or session id, as sessions_list shows it.")
-    limit: int = Field(default=DEFAULT_MESSAGES, description=f"Messages at most, up to {MAX_MESSAGES}.")
+    limit: Limit = Field(default=DEFAULT_MESSAGES, description=f"Messages at most, up to {MAX_MESSAGES}.")
     include_tools: bool = Field(default=False, description="Keep the results of tools.")
 
 
@@ -32,12 +32,14 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsHistoryParams) -
     history = await gateway.history(
         canonical(gateway, caller, params.session_key),
         gateway.rules.grant(caller).scope,
-        limit=min(max(params.limit, 1), MAX_MESSAGES),
+        limit=min(params.limit, MAX_MESSAGES),
         include_tools=params.include_tools,
     )
     messages, omitted = readable(caller, history.messages, Allowance())
+    if history.before is not None and (missing := min(params.limit, MAX_MESSAGES) - len(history.messages)) > 0:
+        omitted += min(missing, max(0, history.before - session.first_seq))  # the page was full of long ones
     result = {
-        "sessionKey": shown(session.key, gateway.rules.agent_of(caller)),
+        "sessionKey": shown(session.key, gateway.rules.whose_main(caller)),
         "sessionId": history.session_id,
         "messages": messages,
     }

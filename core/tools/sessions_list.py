@@ -6,11 +6,12 @@ from pydantic import Field, field_validator
 
 from core.gateway import Gateway
 from core.model.access import Caller
+from core.model.errors import NotFound
 from core.model.keys import KINDS, Kind
 from core.model.sessions import SessionQuery
 from core.rules.redact import Allowance
-from core.tools.params import Params, Text
-from core.tools.reading import readable
+from core.tools.params import Limit, Number, Params, Text, Whole
+from core.tools.reading import readable, readable_text
 from core.tools.target import find
 
 NAME = "sessions_list"
@@ -26,11 +27,11 @@ class SessionsListParams(Params):
     """Parameters of `sessions_list`."""
 
     kinds: list[str] | None = Field(default=None, description=f"Only these kinds: {', '.join(KINDS)}.")
-    limit: int = Field(default=DEFAULT_ROWS, description=f"Rows at most, up to {MAX_ROWS}.")
-    active_minutes: float | None = Field(
+    limit: Limit = Field(default=DEFAULT_ROWS, description=f"Rows at most, up to {MAX_ROWS}.")
+    active_minutes: Number | None = Field(
         default=None, gt=0, le=MAX_MINUTES, description="Only sessions updated within that many minutes."
     )
-    message_limit: int = Field(
+    message_limit: Whole = Field(
         default=0, ge=0, description=f"Add that many of the newest messages to each row, up to {MAX_MESSAGES}."
     )
     search: Text | None = Field(default=None, description="Part of key, label, name or newest message.")
@@ -38,7 +39,7 @@ class SessionsListParams(Params):
     label: Text | None = Field(default=None, description="Only sessions with exactly this label.")
     spawned_by: str | None = Field(default=None, description="Only sub-agents that this session (key or id) spawned.")
     archived: bool = Field(default=False, description="List the archived sessions instead.")
-    offset: int = Field(
+    offset: Whole = Field(
         default=0, ge=0, le=MAX_OFFSET, description="Skip that many rows; the answer's nextOffset gives the next page."
     )
 
@@ -56,7 +57,7 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsListParams) -> d
 
     Messages for an agent share one allowance: `truncated` and `omitted` tell of those that did not fit (H5).
     """
-    limit, minutes = min(max(params.limit, 1), MAX_ROWS), params.active_minutes
+    limit, minutes = min(params.limit, MAX_ROWS), params.active_minutes
     query = SessionQuery(
         kinds=tuple(cast("list[Kind]", params.kinds or [])),
         limit=limit,
@@ -70,16 +71,20 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsListParams) -> d
     )
     scope = gateway.rules.grant(caller).scope
     page = await gateway.list_sessions(query, scope)
-    agent_id = gateway.rules.agent_of(caller)
+    agent_id = gateway.rules.whose_main(caller)
     rows: list[dict[str, Any]] = []
     allowance, omitted = Allowance(), 0
     for session in page.sessions:
         path = await gateway.transcript_path(session)
         children = page.children.get(session.key, ())
         row = session.row(agent_id, children=children, transcript_path=str(path) if path else None)
+        row |= {name: readable_text(caller, row[name]) for name in ("label", "displayName") if name in row}
         if params.message_limit:
             count = min(params.message_limit, MAX_MESSAGES)
-            history = await gateway.history(session.key, scope, limit=count, include_tools=False)
+            try:
+                history = await gateway.history(session.key, scope, limit=count, include_tools=False)
+            except NotFound:
+                continue  # it was deleted meanwhile
             row["messages"], missing = readable(caller, history.messages, allowance)
             omitted += missing
         rows.append(row)

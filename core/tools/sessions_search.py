@@ -7,7 +7,8 @@ from pydantic import Field
 from core.gateway import Gateway
 from core.model.access import Caller, Operator
 from core.model.keys import shown
-from core.tools.params import Params, Text
+from core.model.sessions import unsearched
+from core.tools.params import Limit, Params, Text
 from core.tools.target import find
 
 NAME = "sessions_search"
@@ -21,14 +22,17 @@ class SessionsSearchParams(Params):
 
     query: Text = Field(min_length=1, description="Words; the last one may be the start of a word.")
     session_key: str | None = Field(default=None, description="Only this session, by key or id.")
-    limit: int = Field(default=DEFAULT_HITS, description=f"Hits at most, up to {MAX_HITS}.")
+    limit: Limit = Field(default=DEFAULT_HITS, description=f"Hits at most, up to {MAX_HITS}.")
 
 
 async def run(gateway: Gateway, caller: Caller, params: SessionsSearchParams) -> dict[str, Any]:
-    """Return `{count, results: [{sessionKey, sessionId, messageId, seq, timestamp, role, snippet}]}`."""
+    """Return `{count, results: [{sessionKey, sessionId, messageId, seq, timestamp, role, snippet}]}`.
+
+    With `unsearched: [{place, reason}]` where something could not be looked into.
+    """
     only = (await find(gateway, caller, params.session_key)).key if params.session_key else None
-    limit = min(max(params.limit, 1), MAX_HITS)
-    agent_id = gateway.rules.agent_of(caller)
+    limit = min(params.limit, MAX_HITS)
+    agent_id = gateway.rules.whose_main(caller)
     redacted = not isinstance(caller, Operator)
     hits = await gateway.search(
         params.query, gateway.rules.grant(caller).scope, key=only, limit=limit, redacted=redacted
@@ -45,4 +49,5 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsSearchParams) ->
         }
         for hit in hits
     ]
-    return {"count": len(results), "results": results}
+    left_out = [each._asdict() for each in unsearched(hits)]
+    return {"count": len(results), "results": results} | ({"unsearched": left_out} if left_out else {})

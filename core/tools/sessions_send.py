@@ -9,7 +9,7 @@ from core.model.access import ALL, Caller, Operator
 from core.model.errors import Forbidden, Invalid, NotFound
 from core.model.messages import Provenance
 from core.model.runs import RunRequest, RunTicket
-from core.tools.params import Params
+from core.tools.params import Number, Params
 from core.tools.target import Refusal, canonical, find
 
 NAME = "sessions_send"
@@ -26,13 +26,15 @@ class SessionsSendParams(Params):
 
     session_key: str = Field(description="Key or session id, as sessions_list shows it.")
     message: str = Field(description="What to say.")
-    timeout_seconds: float = Field(
+    timeout_seconds: Number = Field(
         default=DEFAULT_SECONDS, ge=0, le=MAX_SECONDS, description="How long to wait for the reply; 0 not at all."
     )
 
 
 async def run(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> dict[str, Any]:
     """Return `{runId, status, reply | error, exchange?, delivery?}`, or what refuses it without a run.
+
+    A reply that the model's limit has cut has `stopReason` and a `note` that says so; it is `ok` all the same.
 
     The three states stay apart: `status` is the first run's, `exchange` and `delivery` have their own.
     """
@@ -48,6 +50,8 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> d
         return accepted | await _exchange(gateway, ticket.run_id, between_sessions=between_sessions)
     outcome = await gateway.wait_run(ticket.run_id, params.timeout_seconds)
     result: dict[str, Any] = {"runId": ticket.run_id, "status": outcome.status}
+    if outcome.note is not None:
+        result |= {"stopReason": outcome.stop_reason, "note": outcome.note}
     if outcome.status == "ok":
         result["reply"] = outcome.reply or ""
     else:
@@ -58,7 +62,8 @@ async def run(gateway: Gateway, caller: Caller, params: SessionsSendParams) -> d
 async def _exchange(gateway: Gateway, run_id: str, *, between_sessions: bool) -> dict[str, Any]:
     """Return what follows the send beside its first run; nothing when the operator alone has sent it (S13).
 
-    A gateway that cannot have it followed says so: a loop run by a client would die with the client (DESIGN 1).
+    A gateway that cannot have it followed says so: a loop run by a client would die with the client
+    (architecture#tools).
     """
     found = await gateway.exchange(run_id)
     if found is None:

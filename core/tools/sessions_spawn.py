@@ -3,17 +3,16 @@
 import math
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from core.gateway import Gateway
 from core.model.access import Caller, Operator
 from core.model.attachments import MAX_BYTES, MAX_FILES, Attachment
 from core.model.errors import Forbidden
-from core.model.keys import parse
-from core.model.messages import encodable
+from core.model.json_codec import encodable
 from core.model.runs import RunRequest, SpawnSpec
-from core.tools.params import Params, Text
-from core.tools.target import Refusal
+from core.tools.params import Number, Params, Text
+from core.tools.target import Refusal, agent_acting
 
 NAME = "sessions_spawn"
 DESCRIPTION = (
@@ -43,15 +42,17 @@ class SessionsSpawnParams(Params):
 
     task: str = Field(description="What the sub-agent is to do; it knows nothing else.")
     label: Text | None = Field(default=None, max_length=120, description="A short name for lists and logs.")
+    runtime: Literal["subagent"] = Field(default="subagent", description="What runs it; only sub-agents run here.")
     agent_id: Text | None = Field(default=None, description="Whose sub-agent, as agents_list shows; default your own.")
     model: Text | None = Field(default=None, description="Another model than the agent's own.")
     thinking: Literal["off", "minimal", "low", "medium", "high"] | None = Field(
         default=None, description="Another thinking level than the agent's own."
     )
-    run_timeout_seconds: float | None = Field(
+    run_timeout_seconds: Number | None = Field(
         default=None, ge=0, le=MAX_SECONDS, description="Stop the sub-agent after that long; 0 for never."
     )
-
+    thread: bool = Field(default=False, description="Only false: there are no threads here.")
+    mode: Literal["run"] = Field(default="run", description="The sub-agent ends with its task.")
     sandbox: Literal["inherit", "require"] = Field(
         default="inherit", description="require: refuse unless the sub-agent is sandboxed."
     )
@@ -68,11 +69,43 @@ class SessionsSpawnParams(Params):
     def _without_older_names(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in arguments.items() if name != "timeoutSeconds"}  # has no effect (W1)
 
+    @field_validator("task")
+    @classmethod
+    def _some_task(cls, task: str) -> str:
+        if not task.strip():
+            raise ValueError("say what the sub-agent is to do")
+        return task
+
+    @field_validator("runtime", mode="before")
+    @classmethod
+    def _runs_here(cls, runtime: object) -> object:
+        if runtime == "acp":
+            raise ValueError("nothing here runs harnesses over the Agent Client Protocol yet; use subagent")
+        return runtime
+
+    @field_validator("thread")
+    @classmethod
+    def _no_threads(cls, thread: bool) -> bool:  # noqa: FBT001 - a validator
+        if thread:
+            raise ValueError(
+                "no channel here has threads yet; leave it out, and use sessions_send to write to the child"
+            )
+        return thread
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _no_bound_sessions(cls, mode: object) -> object:
+        if mode == "session":
+            raise ValueError(
+                "that needs a thread, and no channel here has threads yet; use run, and sessions_send later"
+            )
+        return mode
+
 
 async def run(gateway: Gateway, caller: Caller, params: SessionsSpawnParams) -> dict[str, Any]:
     """Return `{status: "accepted", runId, childSessionKey, attachments?}`, or what refuses it."""
     requester = _requester(gateway, caller)
-    agent_id = (params.agent_id or parse(requester).agent_id or gateway.rules.default_agent).lower()
+    agent_id = (params.agent_id or await agent_acting(gateway, caller)).lower()
     limit = None if params.run_timeout_seconds is None else math.ceil(params.run_timeout_seconds * 1000)
     spec = SpawnSpec(
         requester,

@@ -1,13 +1,15 @@
 """JSON for every type of the port, made from its type hints: objects by field name, unions of classes by `type`.
 
 Lossless, and forgiving in time: unknown fields are passed over, missing ones take the type's default, or None where
-that may stand. Everything else is checked, because whoever is at the other end is not to be trusted; a wrong value
-raises `Invalid` with a sentence that names the field. Texts come as they are: the console makes them fit to be shown.
+that may stand, and a word that only a newer gateway knows is read as the one of ours that claims least. Everything else
+is checked, because whoever is at the other end is not to be trusted; a wrong value raises `Invalid` with a sentence
+that names the field. Texts come as they are: the console makes them fit to be shown.
 
 A list of 5,000 sessions is read at once, so a record is read by two passes in C: pick the fields, compare their types.
 """
 
 import dataclasses
+import logging
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -17,10 +19,15 @@ from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from core.model.access import Caller, Scope
+from core.model.connection import ConnectionState
 from core.model.errors import Invalid
-from core.model.events import Event
-from core.model.keys import quoted
+from core.model.events import BlockKind, Event
+from core.model.exchanges import DeliveryState, ExchangeKind, ExchangeOutcome, ExchangeState
+from core.model.keys import ChatType, Kind, quoted
 from core.model.messages import MAX_INT, Message
+from core.model.runs import RunKind, RunState, WaitStatus
+from core.model.sessions import Override
+from core.rules.visibility import SandboxVisibility, Visibility
 
 T = TypeVar("T")
 _NONE: Final = type(None)
@@ -31,6 +38,7 @@ class _Missing:
 
 
 _MISSING: Final = _Missing()
+_log: Final = logging.getLogger("switchboard.wire")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,21 +77,25 @@ class Codec(Generic[T]):
 
 
 @cache
-def codec_of(kind: Any) -> Codec[Any]:  # noqa: ANN401 - a union of classes is no `type`
-    """Return the codec of a type, built from its hints at the first call."""
+def codec_of(kind: Any, *, told: bool = False) -> Codec[Any]:  # noqa: ANN401 - a union of classes is no `type`
+    """Return the codec of a type, built from its hints at the first call.
+
+    Args:
+        told: What a gateway tells is read, which may be newer than we are: a word that is none of ours is no error.
+    """
     if (made := _LEAVES.get(kind)) is not None:
         return made
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return _literal(args)
+        return _literal(args, (_UNKNOWN[args],) if told else ())
     if origin in {Union, types.UnionType}:
-        return _union(args)
+        return _union(args, told=told)
     if origin in {tuple, list, frozenset, Collection}:
-        return _sequence(cast("type", origin), args)
+        return _sequence(cast("type", origin), args, told=told)
     if origin in {dict, Mapping}:
-        return _mapping(codec_of(args[1]))
+        return _mapping(codec_of(args[1], told=told))
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-        return _record(cast("type", kind))
+        return _record(cast("type", kind), told=told)
     raise TypeError(f"the wire has no form for {kind}")
 
 
@@ -103,20 +115,51 @@ _LEAVES: Final[dict[Any, Codec[Any]]] = {
 }
 
 
-def _literal(choices: tuple[object, ...]) -> Codec[Any]:
+_UNKNOWN: Final[dict[tuple[object, ...], str]] = {
+    get_args(words): word
+    for words, word in (
+        (Kind, "other"),
+        (ChatType, "channel"),
+        (Override, "deny"),
+        (RunState, "queued"),
+        (RunKind, "turn"),
+        (WaitStatus, "error"),
+        (ExchangeKind, "send"),
+        (ExchangeState, "replying"),
+        (ExchangeOutcome, "interrupted"),
+        (DeliveryState, "unknown"),
+        (BlockKind, "thinking"),
+        (ConnectionState, "live"),
+        (Visibility, "self"),
+        (SandboxVisibility, "spawned"),
+    )
+}
+"""How a word that only a newer gateway knows is read, where there must be one; None where that may stand."""
+_NEVER_NONE: Final = frozenset({get_args(ChatType)})
+"""None would mean every one of them there."""
+
+
+def _literal(choices: tuple[object, ...], unknown: Collection[object] = ()) -> Codec[Any]:
+    """Return the codec of some words.
+
+    Args:
+        unknown: What any other word is read as; empty to refuse it.
+    """
     known = frozenset(choices)
     expected = ", ".join(str(choice) for choice in choices)
 
     def choose(value: object) -> object:
-        if value not in known:
-            raise Invalid(f"{quoted(str(value))} is none of {expected}")
-        return value
+        if value in known:
+            return value
+        for instead in unknown:
+            return instead
+        raise Invalid(f"{quoted(str(value))} is none of {expected}")
 
     return Codec(frozenset(type(choice) for choice in choices), f"one of {expected}", choose)
 
 
-def _union(members: tuple[Any, ...]) -> Codec[Any]:
-    codecs = [codec_of(member) for member in members]
+def _union(members: tuple[Any, ...], *, told: bool) -> Codec[Any]:
+    codecs = [_member(member, told=told, nullable=_NONE in members) for member in members]
     made = [codec for codec in codecs if codec.convert is not None]
     found = frozenset[type]().union(*(codec.types for codec in codecs))
     words = " or ".join(codec.words for codec in codecs)
@@ -125,7 +168,7 @@ def _union(members: tuple[Any, ...]) -> Codec[Any]:
     if not made:
         return Codec(found, words, numeric=numeric)
     if len(made) > 1:
-        return _tagged(tuple(member for member in members if member is not _NONE))
+        return _tagged(tuple(member for member in members if member is not _NONE), told=told)
     one = made[0]
     convert, unmake = one.convert, one.unmake
     assert convert is not None, "it was chosen for having one"
@@ -138,9 +181,16 @@ def _union(members: tuple[Any, ...]) -> Codec[Any]:
     )
 
 
-def _tagged(members: tuple[type, ...]) -> Codec[Any]:
+def _member(member: Any, *, told: bool, nullable: bool) -> Codec[Any]:  # noqa: ANN401 - a union of classes is no `type`
+    words = get_args(member)
+    if told and nullable and get_origin(member) is Literal and words not in _NEVER_NONE:
+        return _literal(words, (None,))
+    return codec_of(member, told=told)
+
+
+def _tagged(members: tuple[type, ...], *, told: bool) -> Codec[Any]:
     """Return the codec of a union of classes: the name of the class stands in the object as `type`."""
-    by_name = {member.__name__: codec_of(member) for member in members}
+    by_name = {member.__name__: codec_of(member, told=told) for member in members}
 
     def convert(data: dict[str, Any]) -> object:
         name = data.get("type")
@@ -155,11 +205,11 @@ def _tagged(members: tuple[type, ...]) -> Codec[Any]:
     return Codec(frozenset({dict}), f"an object with a type: {', '.join(by_name)}", convert, unmake)
 
 
-def _sequence(origin: type, args: tuple[Any, ...]) -> Codec[Any]:
+def _sequence(origin: type, args: tuple[Any, ...], *, told: bool) -> Codec[Any]:
     make: Callable[[Any], Any] = {list: list, frozenset: frozenset}.get(origin, tuple)
     if origin is tuple and args[-1] is not ...:
-        return _fixed(tuple(codec_of(arg) for arg in args))
-    item = codec_of(args[0])
+        return _fixed(tuple(codec_of(arg, told=told) for arg in args))
+    item = codec_of(args[0], told=told)
     read, write = item.read, item.write
 
     def convert(data: list[Any]) -> object:
@@ -194,10 +244,10 @@ def _mapping(item: Codec[Any]) -> Codec[Any]:
     return Codec(frozenset({dict}), "an object", convert, unmake)
 
 
-def _record(kind: type) -> Codec[Any]:
+def _record(kind: type, *, told: bool) -> Codec[Any]:
     hints = typing.get_type_hints(kind)
     names = tuple(hints)
-    codecs = [codec_of(hints[name]) for name in names]
+    codecs = [codec_of(hints[name], told=told) for name in names]
     absent = [_absent(kind, name, codec) for name, codec in zip(names, codecs, strict=True)]
     fields = tuple(zip(names, absent, strict=True))
     allowed = [codec.types | ({type(default)} - {_Missing}) for codec, default in zip(codecs, absent, strict=True)]
@@ -276,18 +326,25 @@ def _wrong(where: str, value: object, codec: Codec[Any]) -> Invalid:
 
 CALLER: Final[Codec[Caller]] = codec_of(Caller)
 SCOPE: Final[Codec[Scope]] = codec_of(Scope)
-EVENT: Final[Codec[Event]] = codec_of(Event)
+EVENT: Final[Codec[Event]] = codec_of(Event, told=True)
 _KNOWN_EVENTS: Final = frozenset(member.__name__ for member in get_args(Event))
 
 
 def read_events(data: object) -> list[Event]:
     """Read a batch of events; of kinds that a newer gateway may have and we do not know, nothing is said.
 
+    One that is wrong is left out, so that it does not take the others with it.
+
     Raises:
-        Invalid: It is no list, or an event of a known kind is wrong.
+        Invalid: It is no list.
     """
     if not isinstance(data, list):
         raise Invalid("the events are no list")
-    batch = cast("list[dict[str, Any]]", data)
-    read = EVENT.read
-    return [read(each) for each in batch if type(each) is not dict or each.get("type") in _KNOWN_EVENTS]
+    events: list[Event] = []
+    for each in cast("list[dict[str, Any]]", data):
+        if type(each) is not dict or each.get("type") in _KNOWN_EVENTS:
+            try:
+                events.append(EVENT.read(each))
+            except Invalid as error:
+                _log.warning("an event that cannot be read is left out: %s", error.message)
+    return events

@@ -1,4 +1,5 @@
-"""The errors of `core.model.errors` on the wires: one row each (DESIGN 4, PROTOCOL II.7), read back by the same row.
+"""The errors of `core.model.errors` on the wires: one row each (architecture#errors, protocol#our-send-policy), read
+back by the same row.
 
 The WebSocket's code is a family; `details.code` tells the kind within it, so that our own client gets the error back
 that the gateway raised. Other gateways leave it out, and some kinds are only known by their sentence.
@@ -72,6 +73,7 @@ _BY_SENTENCE: Final = (
     ("no session found", NotFound),
     ("unknown agent id", NotFound),
     ("label already in use", Conflict),
+    ("cannot archive a session with an active run", Conflict),
 )
 
 

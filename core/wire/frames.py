@@ -1,17 +1,16 @@
-"""The frames of a conversation with a gateway (PROTOCOL I.2): one JSON text each, over whatever carries them.
+"""The frames of a conversation with a gateway (protocol#frames): one JSON text each, over whatever carries them.
 
 {"type": "req", id, method, params}     a client asks
 {"type": "res", id, ok, payload|error}  the gateway answers, in any order
 {"type": "event", event, payload, seq?} the gateway tells
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
+from core.model import json_codec
 from core.model.errors import Invalid
-from core.model.messages import encodable
 
 PROTOCOLS: Final = (3, 4)
 """The versions of the protocol that we speak, on both sides."""
@@ -29,8 +28,6 @@ CLOSE_RESTART: Final = 1012
 CLOSE_TRY_LATER: Final = 1013
 CLOSE_SILENT: Final = 4000
 """Nothing was heard for twice the time between two ticks."""
-
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +90,17 @@ Frame = Request | Response | EventFrame
 
 
 def encode(value: object) -> str:
-    """Return JSON text that UTF-8 can carry; `RawJson` as it is."""
-    return value.text if isinstance(value, RawJson) else encodable(_encode(value))
+    """Return JSON text that UTF-8 can carry; `RawJson` as it is.
+
+    Raises:
+        Invalid: It holds a number that JSON has not, or is too deep.
+    """
+    return value.text if isinstance(value, RawJson) else json_codec.encode(value)
 
 
 def request(frame_id: str, method: str, params: object) -> str:
     """Return the frame that asks."""
-    return f'{{"type":"req","id":{_encode(frame_id)},"method":{_encode(method)},"params":{encode(params)}}}'
+    return f'{{"type":"req","id":{encode(frame_id)},"method":{encode(method)},"params":{encode(params)}}}'
 
 
 def response(frame_id: str, payload: object) -> str:
@@ -117,19 +118,26 @@ def event(name: str, payload: object, *, seq: int | None = None, state_version: 
     more = f',"seq":{seq}' if seq is not None else ""
     if state_version is not None:
         more += f',"stateVersion":{encode(state_version)}'
-    return f'{{"type":"event","event":{_encode(name)},"payload":{encode(payload)}{more}}}'
+    return f'{{"type":"event","event":{encode(name)},"payload":{encode(payload)}{more}}}'
 
 
-def parse(text: str) -> Frame | None:
+def parse(text: str, *, asked: bool = False) -> Frame | None:
     """Read a frame; None for what is not JSON, which is passed over in silence.
 
+    Args:
+        asked: It comes from a gateway that we asked: a number in it that JSON has not becomes null, and the answer is
+            read.
+
     Raises:
-        BadFrame: It is JSON, and no frame.
+        BadFrame: It is JSON, or nearly JSON with an `id`, and no frame.
     """
     try:
-        data = loads(text)
-    except Invalid:
-        return None
+        data = json_codec.heal(text) if asked else json_codec.decode(text)
+    except Invalid as error:
+        frame_id = _id_in(text)
+        if frame_id is None:
+            return None
+        raise BadFrame(f"invalid request frame: {error.message}", frame_id) from None
     if not isinstance(data, dict):
         raise BadFrame("invalid request frame: must be an object", None)
     fields = cast("dict[str, Any]", data)
@@ -146,16 +154,14 @@ def parse(text: str) -> Frame | None:
     return _request(fields, known_id)
 
 
-def loads(text: str) -> object:
-    """Read JSON from somebody who is not to be trusted.
-
-    Raises:
-        Invalid: It is not JSON, or too deep.
-    """
+def _id_in(text: str) -> str | None:
+    """Return the `id` of what is nearly a frame, so that whoever sent it hears what is wrong with it."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise Invalid("that is not JSON") from None
+        data = json_codec.heal(text)
+    except Invalid:
+        return None
+    frame_id = cast("dict[str, Any]", data).get("id") if isinstance(data, dict) else None
+    return frame_id if isinstance(frame_id, str) else None
 
 
 def _request(fields: dict[str, Any], frame_id: str | None) -> Request:
@@ -174,7 +180,3 @@ def _event(fields: dict[str, Any]) -> EventFrame:
     if not isinstance(name, str) or not name:
         raise BadFrame("invalid event frame: must have required property 'event'", None)
     return EventFrame(name, fields.get("payload"), seq if isinstance(seq, int) else None)
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)

@@ -36,6 +36,7 @@ READS: Final = (
     "search",
     "agents",
     "models",
+    "overrides",
     "runs",
     "wait_run",
     "exchange",
@@ -102,7 +103,7 @@ class Described:
     agents: tuple[AgentInfo, ...] = ()
 
 
-DESCRIBED: Final[Codec[Described]] = codec_of(Described)
+DESCRIBED: Final[Codec[Described]] = codec_of(Described, told=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,5 +154,8 @@ def call(name: str) -> Call:
     result = hints.pop("return")
     defaults = {each.name for each in inspect.signature(function).parameters.values() if each.default is not each.empty}
     return Call(
-        name, {name: codec_of(hint) for name, hint in hints.items()}, frozenset(hints) - defaults, codec_of(result)
+        name,
+        {name: codec_of(hint) for name, hint in hints.items()},
+        frozenset(hints) - defaults,
+        codec_of(result, told=True),
     )

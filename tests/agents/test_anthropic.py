@@ -285,6 +285,30 @@ class TestUsage:
         )
         assert reply.usage == Usage(input=5, output=4, cache_read=7, cache_write=9)
 
+    @pytest.mark.parametrize(
+        ("start", "delta", "stop"),
+        [
+            ({"message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}, {"usage": {"output_tokens": 4}}, {}),
+            ({}, {"usage": {"input_tokens": 5, "output_tokens": 4}}, {}),
+            ({"message": {"usage": {"input_tokens": 0}}}, {"usage": {"input_tokens": 5, "output_tokens": 4}}, {}),
+            ({"message": {"usage": {"input_tokens": 5}}}, {"usage": {"output_tokens": 4, "input_tokens": 0}}, {}),
+            ({"usage": {"input_tokens": 5}}, {"delta": {"usage": {"output_tokens": 4}}}, {}),
+            ({}, {}, {"usage": {"input_tokens": 5, "output_tokens": 4}}),
+            ({}, {}, {"message": {"usage": {"input_tokens": 5, "output_tokens": 4}}}),
+            ({}, {"usage": {"prompt_tokens": 5, "completion_tokens": 4}}, {}),
+            ({"message": {"usage": None}}, {"usage": {"input_tokens": 5.0, "output_tokens": 4}}, {"usage": "many"}),
+        ],
+    )
+    def test_it_is_taken_wherever_it_is_told(self, start: Any, delta: Any, stop: Any):
+        delta = {"type": "message_delta", **delta, "delta": {**delta.get("delta", {}), "stop_reason": "end_turn"}}
+        data = ({"type": "message_start", **start}, *text("x"), delta, {"type": "message_stop", **stop})
+        assert decode(*data)[1].usage == Usage(5, 4)
+
+    def test_nothing_but_zeros_is_not_known(self):
+        counts = {"input_tokens": 0, "output_tokens": 0}
+        data = ({"type": "message_start", "message": {"usage": counts}}, *text("x"), *end(**counts))
+        assert decode(*data)[1].usage is None
+
     def test_no_counts_no_usage(self):
         assert decode(*text("x"), *end())[1].usage is None
 

@@ -107,7 +107,10 @@ class TestTurn:
         assert tools.calls == []
         asking, answer = server.requests[1].json["messages"][2:]
         assert asking["tool_calls"][0]["function"]["arguments"] == "{}"
-        assert "not a JSON object" in answer["content"]
+        assert json.loads(answer["content"])["error"] == (
+            "the arguments are not valid (that is not JSON: expecting value at character 6): call the tool again with a"
+            " JSON object"
+        )
 
     async def test_rounds_are_limited(self, server: ModelServer):
         backend = ModelBackend(max_rounds=3)

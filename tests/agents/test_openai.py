@@ -83,7 +83,7 @@ class TestRequest:
     def test_tools_and_results_are_mapped(self):
         asking = assistant("let me see", call("c1", "look", {"at": "ä"}))
         messages = ask(user("hi"), asking, result("c1", "it is red"), assistant("red"))["messages"]
-        function = {"name": "look", "arguments": '{"at": "\\u00e4"}'}
+        function = {"name": "look", "arguments": '{"at":"ä"}'}
         assert messages[1:] == [
             {
                 "role": "assistant",

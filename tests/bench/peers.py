@@ -24,7 +24,7 @@ SIZES: Final = Sizes(sessions=200, messages=1_000)
 
 
 def measure_peers() -> list[Figure]:
-    """Measure ours and both generations of theirs."""
+    """Measure ours, and the newest and the oldest generation of theirs."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as name, instant_model() as model:
         folder = Path(name)

@@ -1,5 +1,7 @@
 """A home for each test, and the program in this process."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,11 @@ def config(home: Path) -> Path:
     """Return the configuration file, which does not exist yet."""
     home.mkdir(parents=True)
     return home / "config.json5"
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """Return a folder that everybody can reach."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)

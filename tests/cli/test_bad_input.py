@@ -1,17 +1,16 @@
-"""DESIGN 9-11: whatever is wrong around the program is one sentence with what to do, and nothing is lost."""
+"""Whatever is wrong around the program is one sentence with what to do, and nothing is lost
+(architecture#command-line, architecture#threats)."""
 
 import asyncio
 import os
 import resource
 import signal
 import sqlite3
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from core.store.database import DATABASE_NAME
+from core.store.explain import DATABASE_NAME
 from tests.cli.program import COMMAND, Cli, Result, program
 from tests.support.model_server import Answer, ModelServer, Plain, Silence, closed_url, refuse, stream
 from tests.support.stores import NOBODY, ROOT, as_nobody
@@ -54,6 +53,18 @@ def test_a_configuration_that_was_named_must_be_there(cli: Cli, tmp_path: Path) 
 # The state directory
 
 
+@pytest.mark.parametrize("line", [["send", "main", "hi"], ["serve", "--port", "0"]], ids=lambda line: line[0])
+@pytest.mark.parametrize("files", [7, 8, 9, 11])
+def test_a_process_that_may_open_too_few_files_says_so(cli: Cli, home: Path, line: list[str], files: int) -> None:
+    assert cli("send", "main", "hello").code == 0
+    said = program(*line, prepare=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+    assert said.code == 1
+    assert "too many files are open" in said.sentence
+    assert "ulimit -n 1024" in said.sentence
+    assert str(home / "state") in said.sentence or "to go on" in said.sentence
+    assert [row["key"] for row in cli("list", "--json").document["sessions"]] == ["main"]
+
+
 def test_a_path_that_starts_nowhere(cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for flag in ("--state", "--config"):
         said = cli("list", flag, "~nobody-of-that-name/x")
@@ -86,19 +97,13 @@ def test_a_state_that_is_a_file(cli: Cli, tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """Return a folder that everybody can reach."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
 AS_NOBODY = """
     import contextlib, io, sys, tempfile
     from console.cli import run
     with tempfile.TemporaryDirectory() as warm, contextlib.redirect_stdout(io.StringIO()):
-        for command in (["list"], ["send", "main", "say hi", "--timeout", "0"], ["doctor"]):
+        file = warm + "/b.tar"
+        saved = ["backup", file], ["restore", file, "--force"]
+        for command in (["list"], ["send", "main", "say hi", "--timeout", "0"], ["doctor"], *saved):
             run([*command, "--json", "--state", warm + "/state"])  # what it imports may lie where only root can read
     drop_rights()
     sys.exit(run(sys.argv[1:]))
@@ -115,15 +120,21 @@ def nobody_runs(*line: str) -> Result:
 def test_a_state_that_belongs_to_somebody_else(public: Path) -> None:
     state = public / "state"
     program("send", "main", "say hi", "--state", str(state))
-    for place, line in ((state, ["list"]), (public / "new", ["send", "main", "hi"])):
+    theirs = (
+        f"the folder {state} belongs to root, not to nobody: work as that user or, if it is yours,"
+        f" `sudo chown -R nobody {state}`"
+    )
+    new = public / "new"
+    closed = f"the state directory {new} cannot be used: check its permissions, or choose another with --state DIR"
+    for place, line, sentence in ((state, ["list"], theirs), (new, ["send", "main", "hi"], closed)):
         said = nobody_runs(*line, "--state", str(place))
-        assert said.code == 1
-        assert said.sentence == (
-            f"the state directory {place} cannot be used: check its permissions, or choose another with --state DIR"
-        )
+        assert (said.code, said.sentence) == (1, sentence)
     examined = nobody_runs("doctor", "--state", str(state), "--config", str(public / "none" / "c"))
     assert examined.code == 1
-    assert "cannot be used: check its permissions" in examined.out
+    assert theirs in examined.out
+    for line in (["check"], ["backup", str(public / "b.tar")]):
+        said = nobody_runs(*line, "--state", str(state))
+        assert (said.code, said.sentence) == (1, theirs)
     assert examined.err == ""
 
 
@@ -295,3 +306,20 @@ async def test_a_key_appears_nowhere(
     refused = await asyncio.to_thread(program, "list")
     assert refused.code == 2
     assert SECRET not in refused.sentence
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a directory of somebody else")
+def test_a_restore_where_nothing_may_be_put_beside_the_state(public: Path) -> None:
+    state, backup = public / "state", public / "b.tar"
+    program("send", "main", "say hi", "--state", str(state))
+    assert program("backup", str(backup), "--state", str(state)).code == 0
+    backup.chmod(0o644)
+    for path in [state, *state.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    before = sorted(public.rglob("*"))
+    said = nobody_runs("restore", str(backup), "--state", str(state), "--force")
+    assert said.code == 1
+    assert said.sentence.startswith(f"nothing can be restored beside {state}: Permission denied: choose a folder with")
+    assert sorted(public.rglob("*")) == before
+    said = nobody_runs("backup", str(public / "other.tar"), "--state", str(state))
+    assert (said.code, said.sentence) == (1, f"the backup {public}/other.tar cannot be written: Permission denied")

@@ -1,4 +1,4 @@
-"""DESIGN 9: what each command does, and that --json is exactly the tool's result."""
+"""What each command does, and that --json is exactly the tool's result (architecture#command-line)."""
 
 from pathlib import Path
 
@@ -211,6 +211,11 @@ def test_search(cli: Cli) -> None:
     assert head.split() == ["KEY", "SEQ", "AGE", "WORDS"]
     assert first.split()[:2] == ["main", "2"]
     assert cli("search", "nowhere").out == "no match\n"
+    cli("send", "agent:main:other", "say another needle")
+    assert cli("search", "needle", "--json").document["count"] == 4
+    inside = cli("search", "needle", "--in", "agent:main:other", "--json").document["results"]
+    assert {hit["sessionKey"] for hit in inside} == {"agent:main:other"}
+    assert cli("search", "needle", "--in", "agent:main:nope").code == 3
 
 
 def test_export_prints_every_message_whatever_their_number(cli: Cli) -> None:

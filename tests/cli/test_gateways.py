@@ -1,4 +1,5 @@
-"""DESIGN 9: the commands on a gateway elsewhere, the gateways that are known by name, and how one gets among them."""
+"""The commands on a gateway elsewhere, the gateways that are known by name, and how one gets among them
+(architecture#command-line)."""
 
 import asyncio
 import json
@@ -16,6 +17,7 @@ import pytest
 from console.profiles import FILE_NAME, TOKEN_VARIABLE
 from tests.cli.program import Cli, Result, Started, program, started
 from tests.remote.scripted import Conversation, scripted
+from tests.remote.theirs import Theirs, row
 from tests.support.runtimes import MAIN, running, send
 from tests.support.terminal import Terminal
 
@@ -226,6 +228,22 @@ async def test_a_device_that_must_be_approved_is_told_how_and_goes_on_afterwards
     assert last["auth"]["token"] == TOKEN
 
 
+async def test_a_search_says_what_it_did_not_look_into(home: Path, tmp_path: Path) -> None:
+    theirs = Theirs()
+    theirs.lacks["sessions.search"] = {"scope", "agentId", "sessionKeys"}
+    theirs.rows.append(row("agent:helper:b", sessionId="t-2"))
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    async with scripted(theirs.script) as gateway:
+        url = f"ws://127.0.0.1:{gateway.port}"
+        connected = await asyncio.to_thread(program, "connect", url, "--name", "ops", "--token-file", str(file))
+        assert connected.code == 0, connected.err
+        told = await asyncio.to_thread(program, "--gateway", "ops", "search", "zebra")
+        data = await asyncio.to_thread(program, "--gateway", "ops", "search", "zebra", "--json")
+    assert "not searched: agent helper: this gateway searches its default agent only" in told.out
+    assert [each["place"] for each in json.loads(data.out)["unsearched"]] == ["agent helper"]
+
+
 def test_a_gateway_that_is_down_is_one_sentence(cli: Cli, served: Served, known: str) -> None:
     served.process.end(signal.SIGTERM)
     for line in (["list"], ["send", "main", "hi"], ["follow", "main"]):
@@ -285,14 +303,29 @@ def test_what_cannot_be_meant_is_one_sentence(cli: Cli, config: Path, line: str,
     assert "s3cret" not in found.err
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"a b": {}}', '{"far": {"url": "ftp://x"}}', '{"far": {"url": 1}}'])
-def test_damaged_stored_gateways_are_named(cli: Cli, home: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[]", ""),
+        ("{", "that is not JSON"),
+        ('{"a b": {}}', ""),
+        ('{"far": {"url": "ftp://x"}}', ""),
+        ('{"far": {"url": 1}}', ""),
+        ('{"far": {"url": "ws://a"}, "far": {"url": "ws://b"}}', 'names "far" twice'),
+        ('{"far": {"url": "ws://a", "x": NaN}}', "NaN is no number"),
+        ('{"far": {"url": "ws://a", "x": 1e999}}', "1e999 is larger"),
+        (f'{{"far": {"1" * 5000}}}', "more than 4,300 digits"),
+    ],
+    ids=lambda each: str(each)[:25],
+)
+def test_damaged_stored_gateways_are_named(cli: Cli, home: Path, text: str, why: str) -> None:
     file = home / "state" / FILE_NAME
     file.parent.mkdir(parents=True)
     file.write_text(text)
     found = cli("gateways")
     assert found.code == 1
     assert f"the stored gateways {file} are damaged" in found.sentence
+    assert why in found.sentence
 
 
 def test_the_console_works_on_a_gateway_elsewhere_alone_or_beside_the_runtime_here(

@@ -1,4 +1,5 @@
-"""DESIGN 5: what a process hears and does through the owner of its state directory, and when it takes its place."""
+"""What a process hears and does through the owner of its state directory, and when it takes its place
+(architecture#ownership)."""
 
 import asyncio
 import contextlib
@@ -163,6 +164,15 @@ async def test_only_what_is_looked_at_is_asked_of_the_owner(state: Path) -> None
         assert following._watched == {MAIN}
         assert await say(owner, "say hi") == "hi"
         feed.close()
+
+
+async def test_why_the_owner_accepts_nothing_is_passed_on(state: Path) -> None:
+    async with hosted(state) as owner, hosted(state) as other:
+        assert not other.owns
+        owner.runtime.minding.cannot_answer("nobody is answered")
+        await until(lambda: other.runtime.connection.detail == "nobody is answered")
+        owner.runtime.minding.cannot_answer("")
+        await until(lambda: other.runtime.connection.detail == "")
 
 
 @pytest.mark.parametrize("run_own", [True, False])

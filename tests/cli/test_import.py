@@ -39,7 +39,7 @@ def test_it_prints_what_came_of_it_and_the_session_is_there(cli: Cli, theirs: Ol
     assert (first.code, first.err) == (0, "")
     left_out = (
         "        1  left out: sessions under a key that cannot be one here"
-        ' (session key "agent:main:a::b" has an empty part between its colons)'
+        ' (session key "agent:main:a::b" has an empty part between its colons: fill it in)'
     )
     assert first.out.splitlines() == [
         f"from {theirs.path}",
@@ -94,10 +94,19 @@ def test_what_is_no_state_directory_is_refused_with_what_was_looked_for(cli: Cli
 
 def test_what_is_damaged_is_one_sentence(cli: Cli, theirs: Older) -> None:
     index = theirs.folder / "sessions.json"
-    index.write_text(index.read_text()[:-20])
-    refused = cli("import", str(theirs.path))
-    assert refused.code == 1
-    assert refused.sentence.startswith(f"{index} is damaged: ")
+    whole = index.read_text()
+    broken = {
+        whole[:-20]: "that is not JSON",
+        f'{{"a": {"1" * 5000}}}': "more than 4,300 digits",
+        "[" * 200_000: "too deep",
+        "[]": "expected an object",
+    }
+    for text, why in broken.items():
+        index.write_text(text)
+        refused = cli("import", str(theirs.path))
+        assert refused.code == 1
+        assert refused.sentence.startswith(f"{index} is damaged: ")
+        assert why in refused.sentence
 
 
 def test_the_owner_of_the_state_directory_is_named(cli: Cli, theirs: Older, home: Path) -> None:
@@ -129,7 +138,7 @@ def test_what_may_not_be_read_is_one_sentence(public: Path) -> None:
     os.chown(ours, NOBODY, NOBODY)
     ran = as_nobody(
         """
-        import importlib.readers, os, sys
+        import os, sys
         import console.importing, core.imports.openclaw_sqlite, tests.imports.folders
         from console.cli import run
         from core.config.load import load

@@ -1,4 +1,5 @@
-"""DESIGN 5, 11: what should never happen is told in a sentence, and where it happened in a log that quotes nobody."""
+"""What should never happen is told in a sentence, and where it happened in a log that quotes nobody
+(architecture#threats)."""
 
 import asyncio
 import logging

@@ -30,10 +30,10 @@ CONFIG = """{
 
 
 @contextlib.asynccontextmanager
-async def client(home: Path, *arguments: str) -> AsyncGenerator[Client]:
+async def client(home: Path, *arguments: str, **more: str) -> AsyncGenerator[Client]:
     """Start the command in a home and connect to it."""
     (home / "config.json5").write_text(CONFIG)
-    environment = {**os.environ, "SWITCHBOARD_HOME": str(home)}
+    environment = {**os.environ, "SWITCHBOARD_HOME": str(home), **more}
     parameters = StdioServerParameters(
         command=COMMAND[0], args=[*COMMAND[1:], *arguments], env=environment, cwd=str(ROOT)
     )
@@ -81,7 +81,8 @@ async def test_the_operator_lists_sends_and_spawns(home: Path) -> None:
         assert {row["key"] for row in listed["sessions"]} == {"main", GROUP, "agent:ops:main"}
         sent = await connected.call_tool("sessions_send", {"sessionKey": "main", "message": "say gold"})
         assert (sent.is_error, of(sent)["status"], of(sent)["reply"]) == (False, "ok", "gold")
-        spawned = of(await connected.call_tool("sessions_spawn", {"task": "say silver"}))
+        aloud = {"runtime": "subagent", "thread": False, "mode": "run", "label": None}
+        spawned = of(await connected.call_tool("sessions_spawn", {"task": "say silver", **aloud}))
         child = spawned["childSessionKey"]
         assert spawned["status"] == "accepted"
 
@@ -92,12 +93,16 @@ async def test_the_operator_lists_sends_and_spawns(home: Path) -> None:
         while not await reply():
             await asyncio.sleep(0.01)
         denied = await connected.call_tool("sessions_send", {"sessionKey": GROUP, "message": "x"})
-        assert not denied.is_error
+        assert denied.is_error
         assert of(denied)["status"] == "forbidden"
         assert of(denied)["decidedBy"] == ["session.sendPolicy.rules[0]"]
 
 
-WRONG = [
+WRONG: list[tuple[str, dict[str, Any], str, str]] = [
+    ("sessions_spawn", {"task": "x", "runtime": "acp"}, "invalid", "Agent Client Protocol yet; use subagent"),
+    ("sessions_spawn", {"task": "x", "thread": True}, "invalid", "no channel here has threads yet"),
+    ("sessions_spawn", {"task": "x", "mode": "session"}, "invalid", "no channel here has threads yet"),
+    ("sessions_spawn", {"task": " "}, "invalid", "task cannot be"),
     ("sessions_send", {"sessionKey": "main"}, "invalid", "sessions_send needs message"),
     ("sessions_list", {"kinds": ["x"]}, "invalid", '"x" is no kind of session'),
     ("sessions_history", {"sessionKey": "agent:main:no"}, "not_found", "agent:main:no"),
@@ -116,6 +121,52 @@ async def test_what_is_wrong_is_an_error_of_one_sentence(home: Path) -> None:
             assert of(result) == {"status": "error", "code": code, "error": content.text}
             assert sentence in content.text
             assert "\n" not in content.text
+
+
+@pytest.mark.spec("T1", "S5")
+async def test_a_run_that_fails_is_an_error_and_a_wait_that_runs_out_is_none(home: Path) -> None:
+    async with client(home) as connected:
+        failed = await connected.call_tool("sessions_send", {"sessionKey": "main", "message": "fail: on purpose"})
+        assert (failed.is_error, of(failed)["status"]) == (True, "error")
+        accepted = await connected.call_tool(
+            "sessions_send", {"sessionKey": "main", "message": "say hi", "timeoutSeconds": 0}
+        )
+        assert (accepted.is_error, of(accepted)["status"]) == (False, "accepted")
+
+
+@pytest.mark.spec("T1")
+async def test_a_client_knows_before_a_call_what_a_tool_may_do(home: Path) -> None:
+    async with client(home) as connected:
+        about = {tool.name: tool.annotations for tool in (await connected.list_tools()).tools}
+        for name, hints in about.items():
+            assert hints is not None
+            reads = name not in {"sessions_send", "sessions_spawn"}
+            assert (hints.read_only_hint, hints.idempotent_hint, hints.open_world_hint) == (reads, reads, not reads)
+            assert hints.destructive_hint is False
+
+
+@pytest.mark.spec("S3", "S6")
+async def test_a_client_that_asks_is_told_that_a_wait_goes_on(tmp_path: Path) -> None:
+    go, told = asyncio.Event(), list[tuple[float, str | None]]()
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        assert total is None, "nobody knows how long a model takes"
+        told.append((progress, message))
+        if len(told) == 2:
+            go.set()
+
+    async with ModelServer() as server:
+        server.script(stream("first ", Wait(go), "last"))
+        model = {"SWITCHBOARD_MODEL_URL": server.url, "SWITCHBOARD_MODEL": "m"}
+        async with client(tmp_path, **model) as connected:
+            send = {"sessionKey": "main", "message": "begin", "timeoutSeconds": 60}
+            sent = await connected.call_tool("sessions_send", send, progress_callback=tell)
+            assert of(sent)["reply"] == "first last"
+            count = len(told)
+            await connected.call_tool("sessions_list", {})
+    assert len(told) == count, "what was not asked for is not told"
+    assert [seconds for seconds, _ in told] == sorted({seconds for seconds, _ in told})
+    assert all(message and message.startswith("at work for ") for _, message in told)
 
 
 @pytest.mark.spec("V5", "W3", "S8")

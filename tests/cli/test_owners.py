@@ -1,4 +1,5 @@
-"""DESIGN 5, 9: one process owns the state; others read and say who it is. Stopped commands leave nothing behind."""
+"""One process owns the state; others read and say who it is. Stopped commands leave nothing behind
+(architecture#ownership, architecture#command-line)."""
 
 import asyncio
 import signal

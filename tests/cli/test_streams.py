@@ -1,4 +1,5 @@
-"""DESIGN 9, 11: what goes to stdout and stderr, to readers that leave, and to terminals that can do little."""
+"""What goes to stdout and stderr, to readers that leave, and to terminals that can do little
+(architecture#command-line, architecture#threats)."""
 
 import asyncio
 import json

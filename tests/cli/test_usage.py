@@ -1,4 +1,5 @@
-"""DESIGN 9: a command line that cannot be meant is one sentence with what was probably meant, and exit code 2."""
+"""A command line that cannot be meant is one sentence with what was probably meant, and exit code 2
+(architecture#command-line)."""
 
 import json
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_what_is_not_understood_is_one_sentence(cli: Cli, home: Path, line: str,
 @pytest.mark.parametrize(
     ("line", "code", "kind", "sentence"),
     [
-        ("history nobody", 3, "not_found", 'no session has the key or id "nobody": `switchboard list` shows'),
+        ("history nobody", 3, "not_found", 'no session has the key or id "nobody": list the sessions'),
         ("history 00000000-0000-4000-8000-000000000000", 3, "not_found", "no session has the key or id"),
         ("policy nobody on", 3, "not_found", "no session has the key or id"),
         ("abort nobody", 3, "not_found", "no session has the key or id"),
@@ -74,7 +75,7 @@ def test_what_is_not_understood_is_one_sentence(cli: Cli, home: Path, line: str,
         ("send agent:main:../../x hi", 2, "invalid", "session key"),
         ("history \x1b[2J", 2, "invalid", 'session key "\\x1b[2J" holds a control character: remove it'),
         ("send main \t", 2, "invalid", "the message is empty: write something to send"),
-        ("spawn \t", 2, "invalid", "the message is empty"),
+        ("spawn \t", 2, "invalid", "say what the sub-agent is to do"),
         ("send main /send", 2, "invalid", "usage: /send on|off|inherit"),
     ],
 )

@@ -1,4 +1,5 @@
-"""DESIGN 5: one process owns a state directory; every other window on it works through that one, or takes its place."""
+"""One process owns a state directory; every other window on it works through that one, or takes its place
+(architecture#ownership)."""
 
 import json
 import os
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from core.store.lock import LOCK_NAME, OwnerLock, current_owner
+from core.store.guard import LOCK_NAME
+from core.store.lock import OwnerLock, current_owner
 from core.wire.local import SOCKET_NAME
 from tests.cli.program import Cli, Result, Started, started
 from tests.support.terminal import Terminal
+from tests.terminal.test_lifecycle import to_the_list
 
 SWITCHBOARD = str(Path(sys.executable).with_name("switchboard"))
 SLOW = ("send", "main", "be slow 60")
@@ -34,6 +37,7 @@ def ready(terminal: Terminal) -> None:
     """Wait until a console takes messages."""
     terminal.wait_for("builtin agent", seconds=20.0)
     terminal.settle(0.2)
+    to_the_list(terminal)
 
 
 def until(condition: Callable[[], object], *terminals: Terminal, seconds: float = 20.0) -> None:

@@ -1,4 +1,4 @@
-"""DESIGN 10: the model that the environment asks for, and where things live."""
+"""The model that the environment asks for, and where things live (architecture#configuration)."""
 
 from pathlib import Path
 

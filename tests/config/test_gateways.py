@@ -1,4 +1,4 @@
-"""DESIGN 10: gateways elsewhere, as the configuration names them."""
+"""Gateways elsewhere, as the configuration names them (architecture#configuration)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""DESIGN 10: the configuration file, and what is said when it is wrong."""
+"""The configuration file, and what is said when it is wrong (architecture#configuration)."""
 
 import contextlib
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def test_a_whole_file(read: Load) -> None:
   tools: {
     sessions: {visibility: "all"},
     agentToAgent: {enabled: true, allow: ["Main", "ops"]},
-    subagents: {tools: {allow: ["sessions_list"], deny: ["x"]}},
+    subagents: {tools: {allow: ["sessions_list"], deny: ["agents_list"]}},
   },
   $MODELS,
 }"""
@@ -94,7 +94,7 @@ def test_a_whole_file(read: Load) -> None:
     assert rules.agents["main"].sandboxed
     assert not rules.agents["ops"].sandboxed
     assert rules.agents["main"].allow_agents == ("ops", "*")
-    assert (rules.subagent_tools.allow, rules.subagent_tools.deny) == (("sessions_list",), ("x",))
+    assert (rules.subagent_tools.allow, rules.subagent_tools.deny) == (("sessions_list",), ("agents_list",))
     assert (found.max_concurrent, found.subagent_max_concurrent, found.subagent_timeout_ms) == (2, 3, 60_000)
     main, ops = found.agent("main"), found.agent("ops")
     assert (main.model, main.thinking, main.name) == ("local/small", "low", "The boss")
@@ -106,6 +106,15 @@ def test_a_whole_file(read: Load) -> None:
     assert (small.price.input, small.price.output, small.price.cache_read) == (1.0, 2.0, 0.5)
     assert found.notices == ()
     assert ("agents.defaults.model.primary", "local/small") in [origin[:2] for origin in found.origins]
+
+
+@pytest.mark.spec("V3")
+def test_an_agent_may_say_what_its_sandbox_shows(read: Load) -> None:
+    entry = '{id: "box", sandbox: {mode: "all", sessionToolsVisibility: "all"}}'
+    for older in ("agent: {sandbox: {sessionToolsVisibility: 'spawned'}}, ", ""):
+        found = read(f"{{{older}agents: {{list: [{entry}, {{id: 'main', sandbox: {{mode: 'all'}}}}]}}}}")
+        assert (found.rules.agents["box"].sandbox, found.rules.agents["main"].sandbox) == ("all", None)
+        assert found.rules.visibility.sandbox == "spawned"
 
 
 def test_agents_may_be_given_as_entries(read: Load) -> None:
@@ -320,3 +329,51 @@ def test_workspaces(read: Load, monkeypatch: pytest.MonkeyPatch) -> None:
             Invalid, match=r"agents\.defaults\.workspace is .*: expected a folder that begins with / or ~/"
         ):
             read(f'{{agents: {{defaults: {{workspace: "{bad}"}}}}}}')
+
+
+AGENTS = 'agents: {list: [{id: "main"}, {id: "Ops", subagents: {allowAgents: [%s]}, tools: {deny: [%s]}}]}'
+
+
+@pytest.mark.spec("W3", "W4", "V2")
+@pytest.mark.parametrize(
+    ("text", "notice"),
+    [
+        (
+            '{tools: {subagents: {tools: {allow: ["bogus", "seen", "sessions_*"]}}}}',
+            'tools.subagents.tools.allow names "bogus", "seen", and no tool here is called that: there are ',
+        ),
+        (
+            '{tools: {subagents: {tools: {deny: ["x", "session_send"]}}}}',
+            'tools.subagents.tools.deny names "x", "session_send", and no tool here is called that: did you mean "ses',
+        ),
+        ('{agent: {subagents: {tools: {deny: ["exec"]}}}}', 'agent.subagents.tools.deny names "exec", '),
+        (
+            f"{{{AGENTS % (chr(34) + 'mian' + chr(34), '')}}}",
+            'agents.list[1].subagents.allowAgents names "mian", and no agent here is called that: did you mean "main"?',
+        ),
+        (f"{{{AGENTS % ('', chr(34) + 'fly' + chr(34))}}}", 'agents.list[1].tools.deny names "fly", and no tool'),
+        (
+            '{agents: {entries: {ops: {tools: {allow: ["fly\\u001b"]}}}}}',
+            'agents.entries.ops.tools.allow names "fly\\x1b", and no tool',
+        ),
+        (
+            f"{{tools: {{agentToAgent: {{allow: ['main', 'ops', 'nosuch', 'nosuch']}}}}, {AGENTS % ('', '')}}}",
+            'tools.agentToAgent.allow names "nosuch", and no agent here is called that: there are main, ops',
+        ),
+    ],
+)
+def test_a_list_that_names_what_there_is_not_is_told_once(read: Load, text: str, notice: str) -> None:
+    (found,) = read(text).notices
+    assert found.startswith(notice)
+    assert found.isprintable()
+
+
+@pytest.mark.spec("W3", "W4", "V2")
+def test_lists_that_name_what_there_is_are_not_told(read: Load) -> None:
+    listed = '{tools: {subagents: {tools: {allow: ["sessions_*"], deny: ["*"]}}, agentToAgent: {allow: ["*", "OPS"]}}, '
+    assert (
+        read(
+            f"{listed}{AGENTS % ('`*`, `MAIN`, `o?s`'.replace('`', chr(34)), '`agents_list`'.replace('`', chr(34)))}}}"
+        ).notices
+        == ()
+    )

@@ -1,4 +1,4 @@
-"""DESIGN 10, 11: keys of models are read when they are needed, and never shown."""
+"""Keys of models are read when they are needed, and never shown (architecture#configuration, architecture#threats)."""
 
 import traceback
 from pathlib import Path

@@ -113,17 +113,23 @@ def test_clients_see_everything_but_the_secrets(places: Places) -> None:
         """{ // a comment
           gateway: {port: 5, auth: {token: "s1-gateway", password: "s2-pass", mode: "token"}, trustedProxies: ["::1"]},
           models: {providers: {x: {apiKey: "s3-key", baseUrl: "https://me:s4-pw@host/v1",
-                                   headers: {Authorization: "s5"}},
+                                   headers: {Authorization: "s5", "X-Plain": "s12"}},
                                y: {apiKey: {env: "NAME"}, models: [{id: "m", maxTokens: 100}]}}},
           channels: {telegram: {botToken: "s6-bot", accounts: [{clientSecret: ["s7", "s8"]}]}},
-          env: {vars: {OPENAI_API_KEY: "s9"}}, notes: "use sk-ant-REDACTED-s10",
+          env: {vars: {OPENAI_API_KEY: "s9", PLAIN: "s11", PIN: 12}, PLAIN: "s13"}, notes: "use sk-ant-REDACTED-s10",
+          hooks: {slack: "https://hooks.slack.example/services/s14/s15", url: "https://x.example/?s16=s17"},
+          gateways: {prod: {url: "wss://prod.example/s18-which-is-long-enough-to-be-a-key?key=s19#s20"}},
+          plugins: {entries: {mail: {config: {imap: "s21", port: 12, on: true}}}},
           session: {sendPolicy: {rules: [{action: "deny", match: {keyPrefix: "cron:"}}]}},
         }""",
         encoding="utf-8",
     )
     found = redacted_config(places)
     text = json.dumps(found)
-    assert [f"s{n}" for n in range(1, 11) if f"s{n}" in text] == []
+    assert [f"s{n}" for n in range(1, 22) if f"s{n}" in text] == []
+    assert "12" not in text, "a number may be a secret too"
+    assert found["plugins"] == {"entries": {"mail": {"config": {"imap": REDACTED, "port": REDACTED, "on": True}}}}
+    assert found["gateways"] == {"prod": {"url": "wss://prod.example/…?…"}}
     assert found["gateway"] == {
         "port": 5,
         "auth": {"token": REDACTED, "password": REDACTED, "mode": "token"},

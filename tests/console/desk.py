@@ -237,6 +237,8 @@ async def console(
     channels: Channels | None = None,
     size: tuple[int, int] = (120, 36),
     live: bool = True,
+    first: bool = False,
+    before: Callable[[SwitchboardApp], None] = lambda app: None,
     elsewhere: Elsewhere | None = None,
 ) -> AsyncGenerator[Desk]:
     """Open the console on a state directory, as `switchboard` does.
@@ -246,6 +248,8 @@ async def console(
         agent: Plays all agents; without one the builtin agent does, without pauses.
         channels: What there is besides webchat.
         live: Wait until the runtime has started.
+        first: Leave the cursor where an empty start puts it; else go to the list, as who has been here before does.
+        before: Done before the console is complete, right after it began.
         elsewhere: Other gateways.
     """
     where = places(state, config)
@@ -254,11 +258,15 @@ async def console(
     try:
         async with app.run_test(size=size) as pilot:
             desk = Desk(app, pilot)
+            before(app)
             await desk.until(lambda: app.watch_screen.main.composer is not None)
             await desk.until(lambda: app.watch_screen.find is not None)
             if live:
                 await desk.until(lambda: host.runtime.connection.state == "live")
+                await desk.until(lambda: not app.desk._told and not any(each.group == "start" for each in app.workers))
             await pilot.pause()
+            while desk.screen.pane != "list" and not first:
+                await desk.press("escape")
             yield desk
     finally:
         app.remember()

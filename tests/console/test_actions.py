@@ -1,4 +1,4 @@
-"""DESIGN 8: every action of the table does what its help says, in the gateway too, or says why it does not."""
+"""Every action of the table does what its help says, in the gateway too, or says why it does not (console#keys)."""
 
 import stat
 from collections import Counter

@@ -1,11 +1,14 @@
 """The composer: what is written is sent, completed, remembered, and never lost."""
 
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from textual.events import Paste
 
-from console.live.memory import Memory
+from console.live.memory import FILE_NAME, Memory
 from console.screens.help import Help
 from console.widgets.composer import Composer, completions, unknown_command
 from core.model.commands import COMMANDS
@@ -28,9 +31,7 @@ async def test_a_message_is_sent_and_answered(fleet: Path) -> None:
 
 
 async def test_the_first_message_makes_the_main_session(state: Path) -> None:
-    async with console(state) as desk:
-        await desk.press("tab", "tab")
-        assert desk.screen.pane == "composer"
+    async with console(state, first=True) as desk:
         await desk.write("say first")
         await desk.press("enter")
         await desk.until(lambda: desk.screen.main.key == MAIN)
@@ -41,11 +42,12 @@ async def test_the_first_message_makes_the_main_session(state: Path) -> None:
 
 
 async def test_a_draft_for_the_first_session_does_not_go_to_another(state: Path) -> None:
-    async with console(state) as desk:
-        await desk.press("tab", "tab")
+    async with console(state, first=True) as desk:
         await desk.write("for main")
         await send(desk.runtime, OPS, "say hello")
-        await desk.until(lambda: desk.screen.main.key == OPS)
+        await desk.until(lambda: OPS in desk.order)
+        assert desk.composer.text == "for main"
+        await desk.select(OPS)
         assert desk.composer.text == ""
         await send(desk.runtime, MAIN, "say here")
         await desk.select(MAIN)
@@ -281,3 +283,27 @@ async def test_a_very_long_message_is_sent_whole_or_stays(fleet: Path) -> None:
         await desk.until(lambda: desk.composer.text == "")
         await desk.at_rest()
         assert ("user", words) in await desk.words(OPS)
+
+
+async def test_a_slow_disk_holds_nobody_up_and_gets_the_last_word(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, threads = threading.Event(), list[str]()
+
+    def fsync(descriptor: int, sync: Callable[[int], None] = os.fsync) -> None:
+        if FILE_NAME in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            threads.append(threading.current_thread().name)
+            slow.wait(10)
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    async with console(fleet) as desk:
+        await desk.press("i")
+        await desk.write("first ")
+        await desk.until(lambda: threads)
+        await desk.write("second ")  # while the disk takes its time
+        await desk.until(lambda: desk.app._remember_timer is None)
+        await desk.write("third")
+        assert desk.composer.text == "first second third"
+        assert Memory.load(fleet).drafts == {}
+        assert threading.main_thread().name not in threads
+        slow.set()
+    assert Memory.load(fleet).drafts == {OPS: "first second third"}

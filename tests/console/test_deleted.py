@@ -1,4 +1,4 @@
-"""DESIGN 8: a session that is deleted while somebody looks at it, or writes to it."""
+"""A session that is deleted while somebody looks at it, or writes to it (architecture#console)."""
 
 from pathlib import Path
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from console.preferences import check
 from console.screens.confirm import Confirm
 from console.screens.deliveries import DeliveriesScreen
 from core.agents.port import AgentEvent, Reply, Turn
 from core.channels import Outgoing, Rejected
+from core.config.settings import ConsoleSettings
 from core.model.access import Operator
 from core.model.exchanges import Delivery
 from core.model.messages import text_block
@@ -294,3 +296,33 @@ async def test_the_help_lists_its_keys(state: Path) -> None:
         await opened(desk)
         await desk.press("question_mark")
         await desk.shows("Send it again", "there is no delivery here", "Go back to the sessions")
+
+
+async def test_the_keys_of_the_screen_are_the_operators(state: Path) -> None:
+    sink_config = CONFIG[:-1] + ", console: { keymap: { retry: 'ctrl+t', drop: 'z', filter: 'f' } } }"
+    async with console(state, sink_config, agent=Agent(announces)) as desk:
+        await send(desk.runtime, MAIN, "hello")
+        await send(desk.runtime, OPS, "hello")
+        await desk.until(lambda: desk.order[-1:] == [MAIN])
+        await announce(desk, "nobody takes this", "failed")
+        await opened(desk)
+        await desk.shows("^t retry", "z drop", "f filter")
+        await desk.press("x", "r")
+        await told(desk, "r does nothing here")
+        await desk.press("question_mark")
+        await desk.shows("^t        Send it again", "z         Give it up")
+        await desk.press("escape", "ctrl+p")
+        await desk.write("drop")
+        await desk.shows("z  Give it up")
+        await desk.press("escape", "z")
+        await desk.until(lambda: known(desk)[0].state == "skipped")
+
+
+def test_a_key_that_two_actions_of_one_screen_have_is_refused() -> None:
+    for keymap, words in (
+        ({"drop": "r"}, 'console.keymap.drop is "r", which retry has'),
+        ({"retry": "d"}, 'console.keymap.retry is "d", which disconnect has'),
+        ({"drp": "z"}, 'console.keymap.drp is no action; did you mean "drop"?'),
+    ):
+        assert check(ConsoleSettings(keymap=keymap)).problems[0].startswith(words)
+    assert check(ConsoleSettings(keymap={"drop": "s"})).problems == (), "another screen has that key, not this one"

@@ -280,3 +280,37 @@ async def test_a_spawn_without_a_task_is_not_started(fleet: Path) -> None:
         await open_spawn(desk)
         await desk.press("ctrl+s")
         await complaint(desk, "the task is empty")
+
+
+@pytest.mark.parametrize("new", ["agent:main:discord:group:op", "cron:night", "node-x"])
+async def test_tab_keeps_a_key_that_is_typed_in_full(fleet: Path, new: str) -> None:
+    async with console(fleet) as desk:
+        if new == "node-x":
+            await send(desk.runtime, "node-xyz", "say hello")
+            await desk.until(lambda: "node-xyz" in desk.order)
+        await open_send(desk)
+        await desk.press("shift+tab")
+        await refill(desk, new)
+        await desk.shows(f"{new}" + {"cron:night": "ly", "node-x": "yz"}.get(new, "s"))
+        await desk.press("tab")
+        await desk.write("say new")
+        await desk.press("ctrl+s")
+        await desk.said("answered: new")
+        assert (await desk.words(new))[0] == ("user", "say new")
+
+
+async def test_an_arrow_key_means_one_of_the_list_and_so_does_a_part_of_a_name(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        await send(desk.runtime, "cron:nightshift", "say hello")
+        await desk.until(lambda: "cron:nightshift" in desk.order)
+        for typed in (["cron:night", "down"], ["nightsh"]):
+            await open_send(desk)
+            await desk.press("shift+tab")
+            await refill(desk, typed[0])
+            await desk.press(*typed[1:])
+            await desk.press("tab")
+            await desk.write("say taken")
+            await desk.press("ctrl+s")
+            await desk.said("answered: taken")
+            await desk.press("/", "escape")
+        assert {"cron:night"}.isdisjoint(desk.order)

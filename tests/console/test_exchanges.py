@@ -1,4 +1,5 @@
-"""What the watch screen shows of exchanges, announces and spawns: each state in its own word, live (DESIGN 3, 8)."""
+"""What the watch screen shows of exchanges, announces and spawns: each state in its own word, live
+(architecture#states)."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -153,7 +154,7 @@ async def test_why_nothing_was_announced_stands_below_the_exchange(fleet: Path) 
         await desk.shows("turn 2 of 5, ops is next")
         await desk.runtime.patch(OPS, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
         play.held["how near?"].set()
-        await desk.shows("⊘ announce to discord group:ops: skipped: denied by")
+        await desk.shows("Nothing was announced: denied by override.")
         assert (await desk.session(OPS)).status == "done"
 
 
@@ -185,6 +186,22 @@ async def test_what_was_not_sent_says_why(fleet: Path, error: Exception | None, 
         await ask(desk)
         await desk.shows(words)
         assert (await desk.session(OPS)).status == "done"  # the run is another state
+
+
+@pytest.mark.spec("P4", "S11")
+async def test_a_denied_announce_is_told_once_in_its_own_transcript(fleet: Path) -> None:
+    play = Script({"compare": "REPLY_SKIP"}, "compare")
+    async with console(fleet, agent=Agent(play), size=(120, 50)) as desk:
+        await desk.open(OPS)
+        await ask(desk)
+        await desk.until(lambda: desk.app.desk.book.rows[OPS].look == "running")
+        (exchange,) = desk.app.desk.exchanges.of(OPS)
+        await desk.runtime.patch(OPS, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
+        play.held["compare"].set()
+        await desk.shows("Nothing was announced: denied by override.")
+        await desk.until(lambda: desk.app.desk.exchanges.announce(exchange.exchange_id))
+        await desk.at_rest()
+        assert desk.picture.count("denied by override") == 1
 
 
 @pytest.mark.spec("S9")

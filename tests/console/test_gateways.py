@@ -10,7 +10,9 @@ from console.operations import SendOrder
 from console.screens.connect import ConnectScreen
 from console.screens.policy import PolicyScreen
 from console.screens.spawn import SpawnDialog
+from console.widgets.status import NoticeLine
 from core.model.access import ALL, OPERATOR
+from core.model.connection import Connection
 from core.model.sessions import SessionPatch
 from core.runtime.gateway import Runtime
 from tests.console.desk import CRON, MAIN, OPS, Desk, Elsewhere, console
@@ -101,9 +103,13 @@ async def test_the_rows_of_a_lost_gateway_stay_with_their_age(
         await desk.select(OPS)
         await desk.press("a")
         assert "is not at work" in desk.notice
+        await desk.select(THERE)
+        await desk.press("i")
+        assert "prod is lost" in await desk.said("prod")
         await send(prod, OPS, "say back again")
         line.become(state="live", heard_at=now)
         await desk.until(lambda: "lost" not in desk.picture)
+        assert desk.notice == "", "what was said of it is taken back"
         await desk.open(THERE)
         await desk.shows("back again")
 
@@ -181,6 +187,20 @@ async def test_rules_that_are_not_told_leave_the_policy_unknown_and_p_is_the_way
         await desk.press("P")
         await desk.shows("allow, by default", "POLICY  @local")
         assert "prod-ops" not in desk.picture
+
+
+async def test_what_was_said_before_the_first_connection_is_taken_back_with_it(fleet: Path, prod: Runtime) -> None:
+    async with two(fleet, Line(prod)) as desk:
+        notice = desk.screen.query_one("#notice", NoticeLine)
+        for sentence in ("prod is not connected yet", "not sent: prod is lost and being reached again"):
+            notice.say(sentence, "warning")
+            notice.heed([Connection("live", name="other"), Connection("connecting", name="prod")])
+            assert desk.notice == sentence
+            notice.heed([Connection("live", name="prod")])
+            assert desk.notice == ""
+            notice.say(sentence, "warning")
+            notice.heed([Connection("live", name="prod")])
+            assert desk.notice == "", "its first connection is the first that is heard of it"
 
 
 # The screen of gateways
@@ -302,3 +322,46 @@ async def test_the_send_dialog_says_what_will_not_follow(fleet: Path, prod: Runt
         await desk.write("agent:main:second")
         await desk.press("enter")
         await desk.shows("only the first run of such a send happens here")
+
+
+async def test_a_search_says_where_it_did_not_look_and_why(fleet: Path, prod: Runtime) -> None:
+    line = Line(prod)
+    async with two(fleet, line) as desk:
+        line.become(state="lost")
+        await desk.press("S")
+        await desk.write("welcome")
+        await desk.shows("not searched: prod: prod is lost and being reached again")
+        await desk.write("zzz")
+        await desk.shows("nothing holds these words where it was looked; not searched: prod")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_the_whole_reason_of_a_refusal_can_be_read(state: Path, prod: Runtime, size: tuple[int, int]) -> None:
+    reason = (
+        "prod speaks protocol 7 and knows no sessions.describe: unexpected property 'archived' at the root; connect"
+        " with a token of the scope operator.read, which `openclaw devices approve` there grants, and without a proxy"
+        " between here and there that takes away what says who we are; what it wants besides stands in its own log,"
+        " which `openclaw logs --follow` shows there (the last word)"
+    )
+    line = Line(prod)
+    line.become(state="refused", detail=reason)
+    async with console(state, size=size, elsewhere=Elsewhere({"prod": line})) as desk:
+        for keys in ([], ["at", "j"]):
+            await desk.press(*keys)
+            await desk.until(lambda: reason in wrapped_words(desk.picture))
+
+
+async def test_the_whole_reason_is_said_of_what_a_refused_gateway_does_not_do(fleet: Path, prod: Runtime) -> None:
+    reason = "prod refuses the connection: " + "it wants the token of its configuration, " * 8 + "and no other one"
+    line = Line(prod)
+    async with two(fleet, line, (80, 24)) as desk:
+        await desk.select(THERE)
+        line.become(state="refused", detail=reason)
+        await desk.press("R")
+        await desk.until(lambda: reason in wrapped_words(desk.picture))
+
+
+def wrapped_words(picture: str) -> str:
+    """Return what stands in the first pane, then what stands in the last, the lines of each joined again."""
+    rows = [row.rstrip("▁▂▃▄▅▆▇█ ").split("│") for row in picture.splitlines()]
+    return " ".join(" ".join([*(row[0] for row in rows), *(row[-1] for row in rows)]).split())

@@ -1,4 +1,4 @@
-"""DESIGN 11: what sessions say is never markup, wherever the console shows it."""
+"""What sessions say is never markup, wherever the console shows it (architecture#threats)."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path

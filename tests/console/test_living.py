@@ -3,21 +3,24 @@
 import asyncio
 import contextlib
 import contextvars
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from console.screens.confirm import Confirm
+from console.widgets.session_list import HOLD_SECONDS
 from core.agents.choose import AgentBackends
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, Turn
 from core.config.settings import Settings
 from core.model.access import ALL, Operator
+from core.model.events import Delta
 from core.model.messages import Usage, text_block
 from core.model.sessions import SessionQuery
 from core.runtime.gateway import Runtime
 from core.store.database import Tx
-from tests.console.desk import CRON, MAIN, OPS, Agent, console
+from tests.console.desk import CRON, MAIN, OPS, Agent, console, places
 from tests.support.runtimes import begin, call, send
 from tests.support.stores import say
 
@@ -329,3 +332,59 @@ async def test_what_came_below_is_seen_at_the_end(fleet: Path) -> None:
         await desk.until(lambda: rows[OPS].unread)
         await desk.press("G")
         await desk.until(lambda: not rows[OPS].unread)
+
+
+# The order of the rows, and what was lost on the way
+
+
+async def test_the_order_is_held_under_the_cursor_and_says_so(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        seconds = time.monotonic()
+        desk.app.monotonic = lambda: seconds
+        shown = [placed.key for placed in desk.screen.sessions._placed]
+        await desk.press("j", "k")
+        await send(desk.runtime, CRON, "say up with me")
+        await desk.until(lambda: desk.order[0] == CRON)
+        seconds += 0.5  # rows move at most a few times a second
+        await desk.until(lambda: desk.screen.sessions.held)
+        desk.screen._tick()
+        await desk.shows("order held")
+        assert [placed.key for placed in desk.screen.sessions._placed] == shown
+        assert desk.selected == OPS
+        seconds += HOLD_SECONDS - 0.6
+        desk.screen._tick()
+        assert [placed.key for placed in desk.screen.sessions._placed] == shown
+        seconds += 0.2
+        desk.screen._tick()
+        await desk.until(lambda: desk.screen.sessions._placed[0].key == CRON)
+        assert "order held" not in desk.picture
+        assert desk.selected == OPS, "the cursor stays on its session"
+
+
+async def test_a_gap_during_a_reply_loses_no_word_of_it(fleet: Path) -> None:
+    play = Halting()
+    async with console(fleet, agent=Agent(play)) as desk:
+        await begin(desk.runtime, OPS, "go")
+        await desk.open(OPS)
+        await desk.shows("the first half")
+        (feed,) = desk.runtime._hub._feeds
+        while not feed.behind:  # as if the screen had not looked for a while
+            feed.put(Delta(OPS, "another-run", 0, "text", 0, "lost words"))
+        await desk.until(lambda: not feed.behind and not feed._queue and not feed._missed)
+        await desk.until(lambda: "the first half" in desk.picture and "lost words" not in desk.picture)
+        play.go.set()
+        await desk.shows("the first half and the second", "0 running")
+        assert desk.picture.count("the first half and") == 1
+
+
+async def test_f5_says_what_is_wrong_and_that_it_is_mended(fleet: Path) -> None:
+    file = places(fleet).config
+    async with console(fleet, "{}") as desk:
+        file.write_text('{console: {bell: "yes"}}')
+        await desk.press("f5")
+        await desk.until(lambda: "console.bell" in desk.standing)
+        assert "The one before stays in use; F5 reads it again." in desk.standing
+        file.write_text("{}")
+        await desk.press("f5")
+        await desk.until(lambda: desk.standing == "")
+        await desk.said("the configuration was read again and is in use")

@@ -129,7 +129,8 @@ async def test_any_key_can_be_tried(fleet: Path) -> None:
         assert page(desk).subject.key == "agent:main:discord:group:o", "what is written is meant, not what matches"
         assert "there is no such session yet: your" in desk.picture
         await desk.press("p")
-        assert "there is no such session yet" in page(desk).notice.text
+        await desk.until(lambda: "which waits for its session" in page(desk).notice.text)
+        await desk.shows("allow, waits for its session")
         await desk.press("slash", "ctrl+u")
         await desk.write("agent:main::x")
         assert "empty part between its colons" in page(desk).notice.text
@@ -222,9 +223,9 @@ def test_tools_and_spawning_name_what_withholds_them() -> None:
     assert [each for each in tools(main, rules) if each[1]] == [("sessions_send", "agents.list[].tools")]
     assert dict(tools(sub, rules))["sessions_spawn"] == "agents.defaults.subagents.maxSpawnDepth"
     assert dict(tools(sub, rules))["sessions_list"] == "tools.subagents.tools"
-    assert spawning(main, rules) == ("main, research", ("agents.list[].subagents.allowAgents",))
-    assert spawning(sub, rules) == ("none", ("agents.defaults.subagents.maxSpawnDepth",))
-    assert spawning(box, rules) == ("box", ("agents.list[].sandbox.mode",))
+    assert spawning(main, rules) == ("sub-agents of main, research", ("agents.list[].subagents.allowAgents",))
+    assert spawning(sub, rules) == ("no sub-agents", ("agents.defaults.subagents.maxSpawnDepth",))
+    assert spawning(box, rules) == ("sub-agents of box", ("agents.list[].sandbox.mode",))
 
 
 def test_the_default_decides_where_no_rule_applies() -> None:

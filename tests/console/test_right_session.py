@@ -1,4 +1,4 @@
-"""DESIGN 8: a change hits the session it was shown for, whatever moved meanwhile."""
+"""A change hits the session it was shown for, whatever moved meanwhile (console#dangerous-actions)."""
 
 from pathlib import Path
 

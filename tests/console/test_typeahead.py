@@ -3,16 +3,17 @@
 from pathlib import Path
 
 import pytest
+from textual.app import App
 from textual.events import Key, Paste
 
 from console.screens.send import SendDialog
 from console.screens.spawn import SpawnDialog
-from tests.console.desk import MAIN, OPS, Desk, console
+from tests.console.desk import MAIN, OPS, console
 
 NAMED = {" ": "space", "/": "slash"}
 
 
-def type_at_once(desk: Desk, *typed: str) -> None:
+def type_at_once(app: App[None], *typed: str) -> None:
     """Put keys and texts into the console's queue without waiting for anything.
 
     Args:
@@ -21,17 +22,17 @@ def type_at_once(desk: Desk, *typed: str) -> None:
     for each in typed:
         what, colon, text = each.partition(":")
         if what == "paste":
-            desk.app.post_message(Paste(text))
+            app.post_message(Paste(text))
         elif colon:
             for letter in text:
-                desk.app.post_message(Key(NAMED.get(letter, letter), letter))
+                app.post_message(Key(NAMED.get(letter, letter), letter))
         else:
-            desk.app.post_message(Key(NAMED.get(what, what), what if len(what) == 1 else None))
+            app.post_message(Key(NAMED.get(what, what), what if len(what) == 1 else None))
 
 
 async def test_letters_behind_the_key_that_opens_the_composer_are_text(fleet: Path) -> None:
     async with console(fleet) as desk:
-        type_at_once(desk, "i", "type:say exact", "enter", "type:next")
+        type_at_once(desk.app, "i", "type:say exact", "enter", "type:next")
         await desk.until(lambda: desk.composer.text == "next")
         await desk.at_rest()
         assert (await desk.words(OPS))[-2:] == [("user", "say exact"), ("assistant", "exact")]
@@ -39,7 +40,7 @@ async def test_letters_behind_the_key_that_opens_the_composer_are_text(fleet: Pa
 
 async def test_messages_go_out_one_by_one_in_their_order(fleet: Path) -> None:
     async with console(fleet) as desk:
-        type_at_once(desk, "i", "type:say one", "enter", "type:say two", "enter", "type:three")
+        type_at_once(desk.app, "i", "type:say one", "enter", "type:say two", "enter", "type:three")
         await desk.until(lambda: desk.composer.text == "three")
         await desk.at_rest()
         said = [text for role, text in await desk.words(OPS) if role == "user"]
@@ -48,13 +49,13 @@ async def test_messages_go_out_one_by_one_in_their_order(fleet: Path) -> None:
 
 async def test_pasted_text_behind_it_is_text(fleet: Path) -> None:
     async with console(fleet) as desk:
-        type_at_once(desk, "i", "type:ab", "paste:xyz", "type:c")
+        type_at_once(desk.app, "i", "type:ab", "paste:xyz", "type:c")
         await desk.until(lambda: desk.composer.text == "abxyzc")
 
 
 async def test_a_session_is_narrowed_down_to_and_written_to(fleet: Path) -> None:
     async with console(fleet) as desk:
-        type_at_once(desk, "/", "type:welcome", "enter", "i", "type:say there", "enter")
+        type_at_once(desk.app, "/", "type:welcome", "enter", "i", "type:say there", "enter")
         await desk.said("delivered")
         await desk.at_rest()
         assert (await desk.words(MAIN))[-1] == ("assistant", "there")
@@ -63,14 +64,14 @@ async def test_a_session_is_narrowed_down_to_and_written_to(fleet: Path) -> None
 @pytest.mark.parametrize(("key", "dialog"), [("s", SendDialog), ("n", SpawnDialog)])
 async def test_letters_behind_the_key_that_opens_a_dialog_are_in_it(fleet: Path, key: str, dialog: type) -> None:
     async with console(fleet) as desk:
-        type_at_once(desk, key, "type:exit now")
+        type_at_once(desk.app, key, "type:exit now")
         await desk.until(lambda: isinstance(desk.app.screen, dialog))
         await desk.shows("exit now")
 
 
 async def test_what_follows_a_dialog_that_was_closed_goes_on(fleet: Path) -> None:
     async with console(fleet) as desk:
-        type_at_once(desk, "s", "type:ab", "escape", "j", "k", "n", "type:cd", "escape", "i", "type:here")
+        type_at_once(desk.app, "s", "type:ab", "escape", "j", "k", "n", "type:cd", "escape", "i", "type:here")
         await desk.until(lambda: desk.composer.text == "here")
         assert desk.app.screen is desk.screen
 
@@ -81,12 +82,12 @@ async def test_keys_that_never_come_to_their_end_hold_up_nothing_for_long(
     monkeypatch.setattr("console.typeahead.PATIENCE_SECONDS", 0.05)
     async with console(fleet) as desk:
         monkeypatch.setattr(desk.app.typeahead, "arrived", lambda behind: None)
-        type_at_once(desk, "i", "type:onward")
+        type_at_once(desk.app, "i", "type:onward")
         await desk.until(lambda: desk.composer.text == "onward")
 
 
 async def test_a_key_that_never_comes_to_its_end_holds_up_nothing_for_long(fleet: Path) -> None:
     async with console(fleet) as desk:
         desk.app.typeahead._under_way = True
-        type_at_once(desk, "i", "type:on")
+        type_at_once(desk.app, "i", "type:on")
         await desk.until(lambda: desk.composer.text == "on")

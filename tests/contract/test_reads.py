@@ -1,4 +1,4 @@
-"""What the port answers is the same whichever way it is asked (DESIGN 4, 15)."""
+"""What the port answers is the same whichever way it is asked (architecture#port)."""
 
 from pathlib import Path
 
@@ -33,6 +33,12 @@ async def test_sessions_are_listed_newest_first_and_by_page(port: Way) -> None:
     assert [session.key for session in found.sessions] == [OTHER]
     every = await port.gateway.list_sessions(SessionQuery(), ALL)
     assert every == await port.runtime.list_sessions(SessionQuery(), ALL)
+
+
+async def test_a_gateway_that_takes_messages_says_so(port: Way) -> None:
+    assert port.gateway.unready() is None
+    await send(port.runtime, "main", "hello")
+    assert port.gateway.unready() is None
 
 
 async def test_a_scope_limits_what_is_seen(port: Way) -> None:

@@ -1,4 +1,4 @@
-"""What the port changes, refuses and repeats is the same whichever way it is asked (DESIGN 4, 15)."""
+"""What the port changes, refuses and repeats is the same whichever way it is asked (architecture#port)."""
 
 import asyncio
 from pathlib import Path

@@ -16,7 +16,7 @@ from core.model.events import ConnectionChanged, Delta, Gap, MessageAppended, Re
 from core.model.keys import joined, split
 from core.model.messages import Provenance, user_draft
 from core.model.runs import RunRequest, SpawnSpec
-from core.model.sessions import NewSession, SessionPatch, SessionQuery
+from core.model.sessions import NewSession, SessionPatch, SessionQuery, Unsearched, unsearched
 from core.tools.dispatch import dispatch
 from tests.fleet.conftest import Two
 from tests.support.runtimes import MAIN, Agent, Listener, begin, running, send, until
@@ -198,7 +198,7 @@ async def test_without_a_home_of_no_name_a_bare_key_is_meant_where_the_sender_is
 
 
 async def test_a_gateway_that_does_not_answer_holds_nothing_up(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleets, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(fleets, "ANSWER_SECONDS", 1.0)  # here it is answered in some milliseconds
     await send(two.here, "main", "hello")
     await send(two.prod, "main", "hello")
     listener = Listener(two.fleet.subscribe())
@@ -213,12 +213,29 @@ async def test_a_gateway_that_does_not_answer_holds_nothing_up(two: Two, monkeyp
     await listener.close()
 
 
+async def test_what_a_search_did_not_look_into_is_named(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    await send(two.here, "main", "hello")
+    await send(two.prod, "main", "hello")
+    hits = await two.fleet.search("hello", ALL)
+    assert ({hit.key for hit in hits}, unsearched(hits)) == ({MAIN, THERE}, ())
+    monkeypatch.setattr(fleets, "SEARCH_SECONDS", 1.5)  # here it is answered in some milliseconds
+    two.line.answers.clear()
+    hits = await two.fleet.search("hello", ALL)
+    assert unsearched(hits) == (Unsearched("prod", "it did not answer within 1.5 s"),)
+    two.line.become(state="refused")
+    alone = Fleet({"prod": two.line})
+    with pytest.raises(Unavailable, match="prod refused the connection"):
+        await alone.search("hello", ALL)
+    two.line.answers.set()
+
+
 async def test_a_gateway_that_is_lost_is_left_out_and_read_when_it_is_back(two: Two) -> None:
     await send(two.prod, "main", "hello")
     listener = Listener(two.fleet.subscribe())
     two.line.become(state="lost")
     assert (await two.fleet.list_sessions(SessionQuery(), ALL)).sessions == ()
-    assert await two.fleet.search("hello", ALL) == []
+    hits = await two.fleet.search("hello", ALL)
+    assert (hits, unsearched(hits)) == ([], (Unsearched("prod", "prod is lost and being reached again"),))
     assert await two.fleet.deliveries(limit=5) == []
     with pytest.raises(Unavailable):
         await two.fleet.get_session(THERE, ALL)

@@ -1,4 +1,4 @@
-"""DESIGN 12: what is not loaded before it is needed. Each import is looked at in a process of its own."""
+"""What is not loaded before it is needed. Each import is looked at in a process of its own (B1)."""
 
 import json
 import subprocess

@@ -107,8 +107,8 @@ def test_every_file_that_is_named_exists() -> None:
 
 def files() -> list[Path]:
     """Return the files of the repository that hold text."""
-    folders = ("core", "console", "tests", "screenshots", ".ci")
-    found = [path for path in ROOT.iterdir() if path.is_file()]
+    folders = ("core", "console", "docs", "tests", "screenshots", ".ci")
+    found = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]  # a worktree has such a file
     found += [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     return [path for path in found if path.suffix in TEXTS or path.suffix == ""]
 

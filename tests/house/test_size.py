@@ -1,4 +1,4 @@
-"""DESIGN 2: modules and functions that fit a reader's head."""
+"""Modules and functions that fit a reader's head."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""DESIGN 1: who may import whom, and what must not be loaded to look at a state directory."""
+"""Who may import whom, and what must not be loaded to look at a state directory (architecture#layers)."""
 
 import subprocess
 import sys

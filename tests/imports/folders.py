@@ -2,12 +2,17 @@
 
 import json
 import sqlite3
+import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from backports.zstd import compress
+if sys.version_info >= (3, 14):
+    from compression.zstd import compress
+else:
+    from backports.zstd import compress
 
 START = 1_795_000_000_000
 SID = "11111111-2222-4333-8444-555555555555"
@@ -141,7 +146,8 @@ class Newer:
         self.path = path
         self.file = path / "agents" / agent / "agent" / "openclaw-agent.sqlite"
         self.file.parent.mkdir(parents=True)
-        self.db = sqlite3.connect(self.file, isolation_level=None)
+        self.db = sqlite3.connect(self.file, isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self.db.close)  # a test may go on writing to the end; any thread may end it
         self.db.executescript(_SCHEMA)
         self.db.execute(f"PRAGMA user_version = {version}")
 

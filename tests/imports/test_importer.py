@@ -273,8 +273,8 @@ async def test_keys_that_cannot_be_ours_are_left_out_with_the_reason(store: Stor
     assert any(
         "has an empty part" in example for reason in report.skipped.reasons.values() for example in reason.examples
     )
-    assert (await bring(store, theirs, global_scope=True)).imported == 1
-    assert found(store, "global").kind == "main"
+    assert (await bring(store, theirs, global_agent="main")).imported == 1
+    assert found(store, "main").kind == "main"
 
 
 async def test_a_hostile_session_id_never_becomes_a_path_or_a_key(store: Store, theirs: Older | Newer) -> None:

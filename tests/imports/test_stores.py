@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from core.model.errors import Unavailable
+from core.model.errors import Invalid, Unavailable
 from core.store.database import Store
-from tests.imports.folders import Newer, Older, Talk
+from tests.imports.folders import SID, Newer, Older, Talk
 from tests.imports.here import MAIN, bring, found, reasons, said
 from tests.support.stores import opened
 
@@ -116,3 +116,64 @@ async def test_of_two_generations_side_by_side_the_newer_counts(store: Store, tm
         report = await bring(other, newer)
         assert [message.text for message in said(other)] == ["fresh"]
         assert reasons(report) == {"older indexes beside a database that took their place": 1}
+
+
+async def test_what_lies_beside_transcripts_makes_no_sessions(store: Store, tmp_path: Path) -> None:
+    theirs = Older(tmp_path / "oc")
+    talks = [Talk(f"{number:08d}-2222-4333-8444-555555555555") for number in range(4)]
+    for number, talk in enumerate(talks):
+        talk.user(f"words {number}")
+        theirs.put(f"agent:main:s{number}", talk)
+        theirs.write(talk, f"{talk.session_id}.trajectory.jsonl")
+        theirs.write(talk, f"{talk.session_id}.checkpoint.{SID}.jsonl")
+        (theirs.folder / f"{talk.session_id}.trajectory-path.json").write_text("{}")
+        (theirs.folder / f"{talk.session_id}.jsonl.lock").write_text("{}")
+    theirs.write(talks[0], f"{talks[0].session_id}.trajectory.jsonl.deleted.2026-11-21T06-34-38.475Z")
+    theirs.write(talks[0], "notes.jsonl")
+    report = await bring(store, theirs)
+    assert (report.imported, report.messages, report.failed) == (4, 4, [])
+    assert reasons(report) == {
+        "files that are no transcripts": 9,
+        "records of runs, which repeat what transcripts hold": 5,
+        "copies of transcripts that were made before compacting them": 4,
+    }
+
+
+async def test_files_that_rows_name_and_topics_are_transcripts_whatever_they_are_called(
+    store: Store, tmp_path: Path
+) -> None:
+    theirs = Older(tmp_path / "oc")
+    named, topic = Talk("my-own-name"), Talk()
+    named.user("named")
+    topic.user("topic")
+    theirs.put(MAIN, named)
+    theirs.write(topic, f"{SID}-topic-42.jsonl")
+    report = await bring(store, theirs)
+    assert (report.imported, reasons(report)) == (2, {})
+    assert [message.text for message in said(store)] == ["named"]
+    assert [message.text for message in said(store, f"agent:main:import:{SID}-topic-42")] == ["topic"]
+
+
+async def test_a_transcript_that_is_a_link_out_of_the_folder_is_left_out(store: Store, tmp_path: Path) -> None:
+    theirs = Older(tmp_path / "oc")
+    talk = Talk()
+    talk.user("not meant for anybody")
+    file = theirs.put(MAIN, talk)
+    file.rename(tmp_path / "elsewhere.jsonl")
+    file.symlink_to(tmp_path / "elsewhere.jsonl")
+    report = await bring(store, theirs)
+    assert reasons(report) == {"links that lead out of the folder": 1}
+    assert (report.imported, report.messages) == (1, 0)
+    assert said(store) == []
+
+
+@pytest.mark.parametrize("part", ["agents/main", "agents/main/sessions", "agents/main/sessions/sessions.json"])
+async def test_a_store_that_is_a_link_out_of_the_folder_is_refused(store: Store, tmp_path: Path, part: str) -> None:
+    theirs = Older(tmp_path / "oc")
+    talk = Talk()
+    talk.user("not meant for anybody")
+    theirs.put(MAIN, talk)
+    (theirs.path / part).rename(tmp_path / "elsewhere")
+    (theirs.path / part).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Invalid, match="is a link that leads out of"):
+        await bring(store, theirs)

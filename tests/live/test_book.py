@@ -60,6 +60,8 @@ def test_any_order_of_events_ends_in_the_same_rows(
     events = versions + random.sample(versions, len(versions) // 2)
     random.shuffle(events)
     book = Book()
+    book.load((), {})
+    book.listed.add("")
     for at, session in enumerate(events):
         book.apply(SessionChanged(session.rev, session))
         if at % 3 == 0:
@@ -72,6 +74,24 @@ def test_any_order_of_events_ends_in_the_same_rows(
     assert book.rows == expected.rows
     assert book.counts == expected.counts
     assert book.costs or not expected.costs
+
+
+@given(histories(), st.integers(0, 20), st.dictionaries(st.sampled_from(KEYS), st.integers(0, 3)))
+def test_what_is_heard_before_the_list_of_a_gateway_does_not_make_old_messages_new(
+    versions: list[Session], listed: int, seen: dict[str, int]
+) -> None:
+    before, after = versions[:listed], versions[listed:]
+    known = newest(before)
+    book = Book()
+    for session in versions:  # the list was asked for before some of it, and comes behind all of it
+        book.apply(SessionChanged(session.rev, session))
+    book.load_one("", known.values(), seen)
+    for key, session in newest(versions).items():
+        looked_at = seen.get(key, known[key].last_seq) if key in known else 0
+        assert book.rows[key].session == session
+        assert book.rows[key].unread == max(0, session.last_seq - looked_at), after
+    for session in after:
+        assert book.apply(SessionChanged(session.rev, session)) is None
 
 
 @given(histories(), st.sampled_from(ORDERS), st.booleans(), st.lists(st.sampled_from(KEYS), min_size=1))

@@ -23,6 +23,7 @@ def said(*connections: Connection, room: int = 200) -> str:
     ("connection", "words"),
     [
         (LOCAL, "local"),
+        (Connection("live", "the disk is full"), "local ! the disk is full"),
         (Connection("reading", "owned by another"), "local reading only"),
         (Connection("live", name="prod", latency_ms=12.4, heard_at=NOW), "prod live 12 ms"),
         (Connection("live", name="prod", heard_at=NOW - 50_000), "prod live, silent for 50s"),
@@ -40,6 +41,7 @@ def test_one_gateway_is_said_in_words(connection: Connection, words: str) -> Non
 def test_with_less_room_there_are_fewer_words() -> None:
     assert said(LOST, room=20) == "prod lost 14s"
     assert said(LOST, room=8) == "prod"
+    assert said(Connection("live", "the disk is full"), room=20) == "local ! see @"
     assert said(LOCAL, LOST) == "local ●  prod ◌ lost 14s ago, next try 3s"
     assert said(LOCAL, LOST, room=20) == "local ● prod ◌"
 

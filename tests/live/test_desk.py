@@ -1,4 +1,4 @@
-"""DESIGN 8: the desk when sessions are deleted, and when what it knew of the gateway is void."""
+"""The desk when sessions are deleted, and when what it knew of the gateway is void (architecture#console)."""
 
 import asyncio
 import contextlib

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
@@ -25,8 +25,12 @@ from console.live.transcript import Step, Transcript
 from core.model.access import Operator
 from core.model.exchanges import Delivery, Exchange
 from core.runtime import feed
+from core.runtime.gateway import Runtime
 from tests.live.samples import any_text, make_run
-from tests.support.runtimes import MAIN, running, send, until
+from tests.support.runtimes import MAIN, call, running, send, until
+
+if TYPE_CHECKING:
+    from core.gateway import Gateway
 
 OPS = "agent:main:discord:group:ops"
 SUPPORT = "agent:main:telegram:direct:42"
@@ -67,6 +71,33 @@ def test_any_order_of_changes_ends_in_the_newest(order: list[tuple[int, str]]) -
     assert exchange is not None
     assert announce is not None
     assert (exchange.turn, announce.state) == (4, "sent")
+
+
+class Counting:
+    """A gateway that remembers what it was asked for."""
+
+    def __init__(self, inner: Runtime) -> None:
+        self.asked: list[str] = []
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        return getattr(self._inner, name)
+
+
+@pytest.mark.spec("W6")
+async def test_opening_a_session_reads_all_of_its_exchanges_at_once(state: Path) -> None:
+    async with running(state) as runtime:
+        await send(runtime, MAIN, "hello")
+        tasks = ("say yes", "fail", "say no")
+        keys = [(await call(runtime, "sessions_spawn", task=task))["childSessionKey"] for task in tasks]
+        await runtime.drained()
+        gateway, known = Counting(runtime), Exchanges()
+        await known.read(cast("Gateway", gateway), MAIN)
+        assert gateway.asked == ["exchanges"]
+        found = [known.task_of(key) for key in keys]
+        assert [task and task.state for task in found] == ["done", "error", "done"]
+        assert all(task is not None and task.runtime_ms is not None for task in found)
 
 
 def test_an_announce_of_an_exchange_that_nobody_looks_at_is_not_kept() -> None:

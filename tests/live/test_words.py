@@ -1,10 +1,13 @@
 """Numbers, times and names as the console writes them."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.live.words import age, ago, clock_span, key_name, money, seconds_span, session_name, size, tokens
+from console.live.words import age, ago, clock_span, cost_cell, key_name, seconds_span, session_name, size, tokens
+from core.model.money import dollars
 from tests.live.samples import any_text, make_session
 
 
@@ -52,9 +55,29 @@ def test_tokens_take_at_most_five_cells(count: int) -> None:
     assert len(tokens(count)) <= 5
 
 
-@pytest.mark.parametrize(("usd", "words"), [(0, "$0.00"), (0.004, "$0.0040"), (0.01, "$0.01"), (12.345, "$12.35")])
-def test_money(usd: float, words: str) -> None:
-    assert money(usd) == words
+@pytest.mark.parametrize(
+    ("usd", "words", "cell"),
+    [
+        (0, "$0.00", "$0.00"),
+        (1e-9, "<$0.00001", "<$0.01"),
+        (5e-05, "$0.00005", "<$0.01"),
+        (0.00012, "$0.0001", "<$0.01"),
+        (0.004, "$0.0040", "<$0.01"),
+        (0.01, "$0.01", "$0.01"),
+        (12.345, "$12.35", "$12.35"),
+        (None, None, ""),
+    ],
+)
+def test_money(usd: float | None, words: str | None, cell: str) -> None:
+    assert usd is None or dollars(usd) == words
+    assert cost_cell(usd) == cell
+
+
+@given(st.floats(1e-300, 999, exclude_min=True))
+def test_no_cost_looks_like_none(usd: float) -> None:
+    for said in (dollars(usd), cost_cell(usd)):
+        assert re.search("[1-9]", said)
+    assert len(cost_cell(usd)) <= 7
 
 
 @pytest.mark.parametrize(
@@ -68,7 +91,7 @@ def test_size(length: int, words: str) -> None:
     ("key", "name"),
     [
         ("agent:main:main", "main"),
-        ("global", "main"),
+        ("main", "main"),
         ("agent:helper:main", "helper"),
         ("agent:main:discord:group:ops:eu", "ops:eu"),
         ("agent:main:subagent:0123456789ab", "sub-agent 01234567"),

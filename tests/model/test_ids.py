@@ -1,4 +1,4 @@
-"""DESIGN 5: ids are random uuids."""
+"""Ids are random uuids (architecture#order)."""
 
 import uuid
 

@@ -7,7 +7,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from core.model.errors import Invalid
-from core.model.keys import GLOBAL, KINDS, MAX_KEY_BYTES, kind_of, main_key, parse, quoted, resolve, shown
+from core.model.keys import KINDS, MAIN, MAX_KEY_BYTES, kind_of, main_key, parse, quoted, resolve, shown
 from tests.support.keys import AGENTS, CHANNELS, Made, canonical, ids
 
 UUID = "0b9cf1f0-5b1e-4c53-8f0a-3c6f8b2d7a11"
@@ -59,6 +59,31 @@ def test_ids_keep_their_case() -> None:
     assert parse("agent:ops:discord:group:devops").text != parse("agent:ops:discord:group:DevOps").text
 
 
+@pytest.mark.spec("K2", "K4", "K7")
+@given(ids(), ids(), AGENTS, CHANNELS, FLIPS)
+@example("ops", "t", "main", "discord", [True] * 12)
+def test_the_words_of_every_form_are_read_in_any_case(
+    one: str, two: str, agent: str, channel: str, flips: list[bool]
+) -> None:
+    forms = {
+        f"{channel}:group:{one}": "group",
+        f"{channel}:channel:{one}": "group",
+        f"{channel}:direct:{one}": "other",
+        f"{channel}:group:{one}:thread:{two}": "other",
+        f"subagent:{one}": "other",
+        f"subagent:{one}:subagent:{two}": "other",
+        f"acp:{one}": "other",
+        f"main:thread:{two}": "other",
+    }
+    for rest, kind in forms.items():
+        words = [word if word in {one, two} else any_case(word, flips) for word in rest.split(":")]
+        spelled, plain = f"agent:{agent}:{':'.join(words)}", f"agent:{agent}:{rest}"
+        assert parse(spelled) == parse(plain), rest
+        assert (parse(spelled).text, parse(spelled).kind) == (plain, kind)
+        if rest.startswith((f"{channel}:group", f"{channel}:channel", "subagent:")):
+            assert resolve(":".join(words), agent) == plain, "the short form too"
+
+
 @pytest.mark.spec("K7")
 @given(st.lists(PARTS, min_size=1, max_size=8).map(":".join))
 @example("agent:" + "İ" * 200 + ":x" + "y" * 100)
@@ -74,17 +99,17 @@ def test_canonicalising_twice_changes_nothing(text: str) -> None:
 
 @pytest.mark.spec("K1", "K2", "K4")
 @given(st.one_of(canonical().map(lambda made: made.text), st.just("main"), st.uuids().map(str)), AGENTS, st.booleans())
-def test_resolving_twice_changes_nothing(text: str, viewer: str, global_scope: bool) -> None:
-    once = resolve(text, viewer, global_scope=global_scope)
-    assert resolve(once, viewer, global_scope=global_scope) == once
+def test_resolving_twice_changes_nothing(text: str, viewer: str, is_global: bool) -> None:
+    once = resolve(text, viewer, global_agent="main" if is_global else None)
+    assert resolve(once, viewer, global_agent="main" if is_global else None) == once
 
 
 @pytest.mark.spec("K1", "K5")
 @given(canonical(), AGENTS, st.booleans())
 @example(Made("cron:channel:x", "cron"), "main", False)
-def test_what_is_shown_can_be_given_back(made: Made, viewer: str, global_scope: bool) -> None:
-    back = resolve(shown(made.text, viewer), viewer, global_scope=global_scope)
-    assert back == (GLOBAL if global_scope and made.text == main_key(viewer) else made.text)
+def test_what_is_shown_can_be_given_back(made: Made, viewer: str, is_global: bool) -> None:
+    back = resolve(shown(made.text, None if is_global else viewer), viewer, global_agent="main" if is_global else None)
+    assert back == (MAIN if is_global and made.text == main_key("main") else made.text)
 
 
 @pytest.mark.spec("K1")
@@ -96,11 +121,14 @@ def test_main_is_the_main_session_of_the_current_agent(agent: str, spelled: str)
 
 
 @pytest.mark.spec("K5")
-@given(AGENTS)
-def test_with_global_scope_main_is_the_global_session(agent: str) -> None:
-    assert resolve("main", agent, global_scope=True) == GLOBAL
-    assert resolve(f"agent:{agent}:main", agent, global_scope=True) == GLOBAL
-    assert shown(GLOBAL, agent) == "main"
+@given(AGENTS, AGENTS)
+def test_with_global_scope_main_is_the_one_session_and_every_key_means_one_thing(viewer: str, agent: str) -> None:
+    for name in ("main", "Main", "global", "agent:main:main"):
+        assert resolve(name, viewer, global_agent="main") == MAIN
+    own = f"agent:{agent}:main"
+    assert resolve(own, viewer, global_agent="main") == (MAIN if agent == "main" else own)
+    assert shown(own, None) == own
+    assert parse(MAIN).kind == "main"
 
 
 @pytest.mark.spec("K2")
@@ -118,10 +146,10 @@ def test_the_older_subagent_form_belongs_to_the_current_agent(uuid: object, agen
 
 
 @pytest.mark.spec("K5")
-@pytest.mark.parametrize(("reserved", "global_scope"), [("global", False), ("unknown", False), ("unknown", True)])
-def test_reserved_keys_cannot_be_named(reserved: str, global_scope: bool) -> None:
+@pytest.mark.parametrize(("reserved", "is_global"), [("global", False), ("unknown", False), ("unknown", True)])
+def test_reserved_keys_cannot_be_named(reserved: str, is_global: bool) -> None:
     with pytest.raises(Invalid, match=reserved):
-        resolve(reserved, "main", global_scope=global_scope)
+        resolve(reserved, "main", global_agent="main" if is_global else None)
 
 
 @pytest.mark.spec("K6")
@@ -220,6 +248,6 @@ def test_all_documented_forms() -> None:
         "cron:nightly": "cron",
         f"hook:{UUID}": "hook",
         "node-laptop": "node",
-        "global": "main",
+        "main": "main",
     }
     assert {text: parse(text).kind for text in forms} == forms

@@ -7,19 +7,19 @@ import tempfile
 from pathlib import Path
 
 from tests.peers import ours_scene, tui_scene
-from tests.peers.gateways import PEERS, VERSIONS, Peer, running
+from tests.peers.gateways import OUTERMOST, PEERS, Peer, running
 from tests.peers.ours import Ours, tui
 from tests.scenes.pictures import FOLDER, Picture
 
 
 def main() -> int:
     """Play the scenes and draw how they end."""
-    for generation, version in VERSIONS.items():
+    for version in OUTERMOST:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            with running(generation, folder / "theirs", ours_scene.TOOLS) as peer:
+            with running(version, folder / "theirs", ours_scene.TOOLS) as peer:
                 _draw(f"openclaw-{version}-120x36", asyncio.run(_ours(peer, folder / "ours")))
-            _draw(f"openclaw-tui-{version}-120x40", _theirs(generation, folder))
+            _draw(f"openclaw-tui-{version}-120x40", _theirs(version, folder))
     return 0
 
 
@@ -29,12 +29,12 @@ async def _ours(peer: Peer, state: Path) -> Picture:
         return player.picture()
 
 
-def _theirs(generation: str, folder: Path) -> Picture:
+def _theirs(version: str, folder: Path) -> Picture:
     home = folder / "serving"
     home.mkdir()
     os.environ |= {"SWITCHBOARD_HOME": str(home), "SWITCHBOARD_PEERS": str(PEERS)}
     ours = Ours(home)
-    with ours.at_work(), tui(ours, generation, folder / "tui") as terminal:
+    with ours.at_work(), tui(ours, version, folder / "tui") as terminal:
         return tui_scene.play(terminal, ours.url)
 
 

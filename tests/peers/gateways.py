@@ -1,4 +1,4 @@
-"""Real OpenClaw gateways of both generations, each on ports and in a directory of its own."""
+"""Real OpenClaw gateways of four generations, each on ports and in a directory of its own."""
 
 import contextlib
 import json
@@ -13,7 +13,10 @@ from typing import Any, Final
 
 import pytest
 
-VERSIONS: Final = {"new": "2026.9.6", "old": "2026.4.14"}
+VERSIONS: Final = ("2026.4.14", "2026.5.28", "2026.7.35", "2026.9.6")
+"""One of each generation, oldest first; the first speaks protocol 3, the others 4."""
+OUTERMOST: Final = (VERSIONS[0], VERSIONS[-1])
+"""For what takes long, or does not depend on what lies between."""
 START: Final = Path(__file__).parent / "start"
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
 PEERS: Final = Path(os.environ.get("SWITCHBOARD_PEERS", _CACHE / "switchboard-peers"))
@@ -29,11 +32,11 @@ class Peer:
     """A gateway that runs.
 
     Attributes:
-        generation: `new` speaks protocol 4, `old` protocol 3.
+        version: Of its program, one of `VERSIONS`.
         home: Its directory; the gateway's own state is `oc` in it.
     """
 
-    generation: str
+    version: str
     url: str
     token: str
     home: Path
@@ -48,31 +51,31 @@ class Peer:
 
     def start(self) -> None:
         """Start it again on what it left."""
-        _start(self.generation, self.home, self.port, self.model_port, self.config)
+        _start(self.version, self.home, self.port, self.model_port, self.config)
 
 
 @contextlib.contextmanager
-def running(generation: str, home: Path, config: dict[str, Any] | None = None) -> Iterator[Peer]:
+def running(version: str, home: Path, config: dict[str, Any] | None = None) -> Iterator[Peer]:
     """Run a gateway; the test is skipped aloud when it cannot be had."""
     port, model_port = _free_ports()
     written = json.dumps(config or {})
-    told = _start(generation, home, port, model_port, written)
+    told = _start(version, home, port, model_port, written)
     try:
-        yield Peer(generation, told["url"], told["token"], home, port, model_port, written)
+        yield Peer(version, told["url"], told["token"], home, port, model_port, written)
     finally:
         subprocess.run([START, "down", "--home", home], check=False, capture_output=True)
 
 
-def _start(generation: str, home: Path, port: int, model_port: int, config: str) -> dict[str, Any]:
+def _start(version: str, home: Path, port: int, model_port: int, config: str) -> dict[str, Any]:
     ports = ["--port", str(port), "--model-port", str(model_port)]
-    command = [START, "up", "--version", VERSIONS[generation], *ports, "--home", home, "--config", config]
+    command = [START, "up", "--version", version, *ports, "--home", home, "--config", config]
     try:
         environment = {**os.environ, "SWITCHBOARD_PEERS": str(PEERS)}
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"the {generation} gateway cannot be had here: {error}")
+        pytest.skip(f"OpenClaw {version} cannot be had here: {error}")
     if done.returncode:
-        pytest.skip(f"the {generation} gateway cannot be had here: {done.stderr.strip()[-300:]}")
+        pytest.skip(f"OpenClaw {version} cannot be had here: {done.stderr.strip()[-300:]}")
     return json.loads(done.stdout)
 
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.cli.program import started
-from tests.peers.gateways import START, VERSIONS
+from tests.peers.gateways import START
 from tests.peers.tui_scene import COLUMNS, ROWS
 from tests.support.terminal import Terminal
 
@@ -54,26 +54,26 @@ class Ours:
         return {method: int(count) for method, count in found}
 
 
-def command(generation: str, home: Path, kind: str, *arguments: str) -> list[str]:
+def command(version: str, home: Path, kind: str, *arguments: str) -> list[str]:
     """Return a command line of one of their programs."""
-    options = ["--version", VERSIONS[generation], "--home", str(home)]
+    options = ["--version", version, "--home", str(home)]
     return [str(START), kind, *options, "--", *arguments]
 
 
-def run(generation: str, home: Path, *arguments: str) -> Any:
+def run(version: str, home: Path, *arguments: str) -> Any:
     """Run their command line and return the JSON that it prints."""
     done = subprocess.run(
-        command(generation, home, "oc", *arguments), check=False, capture_output=True, text=True, timeout=900
+        command(version, home, "oc", *arguments), check=False, capture_output=True, text=True, timeout=900
     )
     if done.returncode == 127 or "npm error" in done.stderr:
-        pytest.skip(f"the {generation} client cannot be had here: {done.stderr.strip()[-300:]}")
+        pytest.skip(f"the client of {version} cannot be had here: {done.stderr.strip()[-300:]}")
     assert done.returncode == 0, f"{arguments}: {done.stdout[-500:]} {done.stderr[-500:]}"
     return json.loads(done.stdout[done.stdout.index("{") :])
 
 
-def tui(ours: Ours, generation: str, home: Path) -> Terminal:
+def tui(ours: Ours, version: str, home: Path) -> Terminal:
     """Start their TUI on our gateway, and wait until it is connected."""
-    arguments = command(generation, home, "tui", "--url", ours.url, "--token", ours.token)
+    arguments = command(version, home, "tui", "--url", ours.url, "--token", ours.token)
     environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
     terminal = Terminal(arguments, environment, columns=COLUMNS, rows=ROWS)
     terminal.wait_for("connected", seconds=900.0)

@@ -17,7 +17,7 @@ from console.remote_host import RemoteHost
 from console.widgets.ink import GLYPHS
 from core.config.paths import Places
 from core.config.settings import GatewaySettings, Secret, Settings
-from tests.peers.gateways import VERSIONS, Peer
+from tests.peers.gateways import Peer
 from tests.scenes.pictures import MEDIUM, Picture, picture_of, text_of
 
 SCRIPT: Final = Path(__file__).with_name("ours_scene.txt")
@@ -73,7 +73,7 @@ class Player:
 @contextlib.asynccontextmanager
 async def opened(peer: Peer, state: Path) -> AsyncGenerator[Player]:
     """Open a console on a gateway."""
-    gateway = GatewaySettings(f"openclaw-{VERSIONS[peer.generation]}", peer.url, Secret("literal", peer.token))
+    gateway = GatewaySettings(f"openclaw-{peer.version}", peer.url, Secret("literal", peer.token))
     places = Places(state, state / "config.json5", "scene", "scene", config_required=False)
     host = RemoteHost(places, Settings(), Profiles({}, state), [gateway])
     app = SwitchboardApp(host)

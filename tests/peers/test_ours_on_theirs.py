@@ -1,4 +1,4 @@
-"""Our client on real OpenClaw gateways of both generations: what the port promises, as far as they have it."""
+"""Our client on real OpenClaw gateways of all generations: what the port promises, as far as they have it."""
 
 import asyncio
 import contextlib
@@ -15,11 +15,11 @@ from core.model.errors import Conflict, Forbidden, NotFound, Unavailable
 from core.model.events import ConnectionChanged, Delta, Event, MessageAppended, RunChanged, SessionChanged, SessionGone
 from core.model.messages import Draft, Message, text_block
 from core.model.runs import RunRequest
-from core.model.sessions import NewSession, Session, SessionPatch, SessionQuery
+from core.model.sessions import NewSession, Session, SessionPatch, SessionQuery, unsearched
 from core.remote.connect import RemoteGateway, connect
 from core.remote.profile import Profile
 from core.tools.dispatch import dispatch
-from tests.peers.gateways import Peer, running
+from tests.peers.gateways import VERSIONS, Peer, running
 from tests.support.runtimes import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(1200)]
@@ -65,7 +65,7 @@ class Heard:
 @contextlib.asynccontextmanager
 async def reached(peer: Peer, state: Path) -> AsyncGenerator[tuple[RemoteGateway, Heard]]:
     """Connect to a gateway as the console does."""
-    gateway = connect(Profile(peer.generation, peer.url, lambda: peer.token), state, SystemClock())
+    gateway = connect(Profile(peer.version, peer.url, lambda: peer.token), state, SystemClock())
     heard = Heard(gateway.subscribe())
     try:
         await gateway.opened()
@@ -151,6 +151,16 @@ async def test_a_message_for_a_busy_session_waits_for_its_own_reply(peer: Peer, 
         await until(lambda: heard.deltas(first.run_id), seconds=SLOW)
         second = await gateway.start_run(RunRequest(session.key, "SAY the second"), OPERATOR)
         outcome = await gateway.wait_run(second.run_id, SLOW)
+        if peer.version.startswith("2026.7."):
+            # It writes the message into the transcript under the run at work, which fails over that when its words are
+            # to be stored ("session file changed while embedded prompt lock was released"), and starts no other run.
+            lost = await gateway.wait_run(first.run_id, SLOW)
+            assert (lost.status, outcome.status) == ("error", "error")
+            assert (
+                outcome.error
+                == f"the gateway gave the message to run {first.run_id}, which failed before it answered: {lost.error}"
+            )
+            return
         assert (outcome.status, outcome.reply) == ("ok", "the second")
         assert (await gateway.wait_run(first.run_id, SLOW)).status == "ok"
         await until(lambda: any(message.text == "the second" for message in heard.messages(session.key)), seconds=SLOW)
@@ -235,6 +245,43 @@ async def test_changes_reset_and_delete(peer: Peer, tmp_path: Path) -> None:
         assert "main session" in refusal
 
 
+async def test_a_session_is_archived_and_comes_back_where_a_gateway_has_that(peer: Peer, tmp_path: Path) -> None:
+    async with reached(peer, tmp_path) as (gateway, heard):
+        session = await opened(gateway, heard)
+        await said(gateway, session.key, "SAY before")
+        if peer.version < "2026.7":
+            assert gateway.refusal("archive") == "this gateway cannot archive sessions: reset or delete them instead"
+            return
+        await until(lambda: gateway_row(heard, session.key).status == "done", seconds=SLOW)
+        for _ in range(20):  # it may still be putting the run away
+            with contextlib.suppress(Conflict):
+                await gateway.archive(session.key, OPERATOR, archived=True)
+                break
+            await asyncio.sleep(0.5)
+        async with reached(peer, tmp_path / "other") as (other, _):
+            archived = await other.list_sessions(SessionQuery(archived=True), ALL)
+            assert session.key in {row.key for row in archived.sessions}
+            assert (await other.archive(session.key, OPERATOR, archived=False)).archived_at is None
+        await until(lambda: gateway_row(heard, session.key).archived_at is None, seconds=SLOW)
+
+
+async def test_words_are_found_in_one_session_and_in_all_where_a_gateway_searches(peer: Peer, tmp_path: Path) -> None:
+    async with reached(peer, tmp_path) as (gateway, _):
+        word = f"zebra{peer.port}"
+        keys = [(await gateway.create(NewSession(agent_id=agent), OPERATOR)).key for agent in ("main", "helper")]
+        for key in keys:
+            await said(gateway, key, f"SAY {word}")
+            hits = await gateway.search(word, ALL, key=key)
+            assert [(hit.key, hit.role) for hit in hits] == [(key, "assistant"), (key, "user")]
+        assert {model.ref for model in await gateway.models()} >= {"fake/fake-1", "fake/fake-2"}
+        if peer.version < "2026.8":
+            with pytest.raises(Unavailable, match="search in one session"):
+                await gateway.search(word, ALL)
+            return
+        hits = await gateway.search(word, ALL)
+        assert ({hit.key for hit in hits}, unsearched(hits)) == (set(keys), ())
+
+
 async def test_what_this_gateway_does_not_do_is_said_before_it_is_tried(peer: Peer, tmp_path: Path) -> None:
     async with reached(peer, tmp_path) as (gateway, _):
         for action in ("spawn", "exchange"):
@@ -287,6 +334,18 @@ async def _opened_tools_run_there(gateway: RemoteGateway, heard: Heard) -> None:
     child = spawned["childSessionKey"]
     await until(lambda: any(_is_row(event, child) for event in heard.events), seconds=SLOW)
     assert gateway_row(heard, child).spawned_by == source.key
+
+
+async def test_a_gateway_whose_agents_must_be_named_is_asked_for_each(tmp_path: Path) -> None:
+    with running(VERSIONS[-1], tmp_path / "peer", {"agents": {"ownership": "explicit"}}) as peer:
+        async with reached(peer, tmp_path / "state") as (gateway, _):
+            keys = [(await gateway.create(NewSession(agent_id=agent), OPERATOR)).key for agent in ("main", "helper")]
+            for key in keys:
+                ticket = await gateway.start_run(RunRequest(key, "SAY zebra"), OPERATOR)
+                # Its run ends now and then as "Agent database cleanup failed", when the words are stored.
+                assert (await gateway.wait_run(ticket.run_id, SLOW)).status in {"ok", "error"}
+            assert {model.ref for model in await gateway.models()} >= {"fake/fake-1", "fake/fake-2"}
+            assert {hit.key for hit in await gateway.search("zebra", ALL)} == set(keys)
 
 
 async def test_a_gateway_that_dies_while_it_talks_is_reached_again_and_nothing_is_told_twice(

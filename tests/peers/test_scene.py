@@ -1,4 +1,4 @@
-"""Our console operates OpenClaw's gateways of both generations: the recorded scene, by keys alone."""
+"""Our console operates their oldest and their newest gateway: the recorded scene, by keys alone."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.peers.ours_scene import TOOLS, opened
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(1200)]
 
 
-async def test_our_console_operates_their_sessions(generation: str, tmp_path: Path) -> None:
-    with running(generation, tmp_path / "theirs", TOOLS) as peer:
+async def test_our_console_operates_their_sessions(outermost: str, tmp_path: Path) -> None:
+    with running(outermost, tmp_path / "theirs", TOOLS) as peer:
         async with opened(peer, tmp_path / "ours") as player:
             await player.play()

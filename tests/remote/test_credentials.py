@@ -29,13 +29,49 @@ def test_the_device_key_is_made_once_however_many_want_it(tmp_path: Path) -> Non
     assert load_device(tmp_path).id == devices[0].id
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"privateKey": "short"}', '{"privateKey": 7}', "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"privateKey": "short"}', '{"privateKey": 7}', "\x00", "[" * 200_000, "1" * 5000],
+    ids=lambda each: each[:25],
+)
 def test_a_broken_key_file_is_one_sentence_and_stays(tmp_path: Path, text: str) -> None:
     path = tmp_path / "identity" / "device.json"
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(Unavailable, match="does not hold a device key"):
         load_device(tmp_path)
+    assert path.read_text() == text
+
+
+def test_a_key_that_is_named_twice_is_nobodys(tmp_path: Path) -> None:
+    load_device(tmp_path)
+    path = tmp_path / "identity" / "device.json"
+    key = json.loads(path.read_text())["privateKey"]
+    path.write_text(f'{{"version": 1, "privateKey": "{key}", "privateKey": "{key}"}}')
+    with pytest.raises(Unavailable, match="does not hold a device key"):
+        load_device(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"ws://a": "1", "ws://a": "2"}', 'names "ws://a" twice'),
+        ('{"ws://a": NaN}', "NaN is no number"),
+        ('{"ws://a": 1e999}', "1e999 is larger than any"),
+        (f'{{"ws://a": {"1" * 5000}}}', "more than 4,300 digits"),
+        ("[" * 200_000, "too deep"),
+        ("{", "not JSON"),
+    ],
+    ids=lambda each: str(each)[:25],
+)
+def test_broken_tokens_of_gateways_are_one_sentence_and_stay(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "identity" / "device-tokens.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    tokens, origin = DeviceTokens(tmp_path), Origin("ws", "a", 80)
+    for asked in (lambda: tokens.get(origin), lambda: tokens.put(origin, "new")):
+        with pytest.raises(Unavailable, match=f"device-tokens.json is damaged .*{why}.*: remove it"):
+            asked()
     assert path.read_text() == text
 
 

@@ -22,6 +22,7 @@ from core.server.app import create_app
 from core.server.auth import Auth
 from core.server.listen import Door, Listener, Place
 from tests.contract.ways import own_context
+from tests.remote.generations import NEWEST, PROTOCOL_3
 from tests.remote.scripted import Cable, certificate, comes
 from tests.remote.test_openclaw import Ear
 from tests.remote.theirs import KEY, Theirs
@@ -161,10 +162,10 @@ async def test_a_certificate_that_ours_changed_while_connected_is_told_and_nothi
             await gateway.close()
 
 
-@pytest.mark.parametrize("newer", [True, False], ids=["2026.9", "2026.4"])
-async def test_ten_thousand_messages_of_theirs_while_there_was_no_connection(tmp_path: Path, newer: bool) -> None:
+@pytest.mark.parametrize("version", [NEWEST, PROTOCOL_3])
+async def test_ten_thousand_messages_of_theirs_while_there_was_no_connection(tmp_path: Path, version: str) -> None:
     """The newer one gives all of them; of the older one the newest thousand can be had, and they come in order."""
-    theirs, clock = Theirs(newer=newer), FakeClock()
+    theirs, clock = Theirs(version), FakeClock()
     theirs.say("user", "before")
     async with their_gateway(theirs, tmp_path, clock) as (gateway, _):
         ear = Ear(gateway.subscribe())

@@ -48,6 +48,23 @@ async def test_a_request_is_answered_and_its_refusal_is_one_of_our_errors(tmp_pa
         assert await first == {"n": 1}
 
 
+async def test_a_refusal_in_a_gateways_own_words_is_told_in_full(tmp_path: Path) -> None:
+    words = "origin not allowed (open it from the gateway host or allow it in gateway.controlUi.allowedOrigins)"
+    words += ": this request came from another machine, through a proxy that is not trusted"
+
+    async def script(conversation: Conversation) -> None:
+        await conversation.challenge()
+        await conversation.refuse(await conversation.next(), "INVALID_REQUEST", words + "\x1b[2J" + "x" * 5000)
+
+    async with scripted(script) as gateway, linked(gateway.port, tmp_path, FakeClock()) as link:
+        with pytest.raises(Unauthorized) as error:
+            await link.open()
+        assert words in error.value.message
+        assert link.connection.detail == error.value.message
+        assert "\x1b" not in error.value.message
+        assert len(error.value.message) < 400, "a screen shows no more"
+
+
 async def test_a_device_that_is_not_paired_is_told_so_and_tried_again_seldom(tmp_path: Path) -> None:
     paired = asyncio.Event()
 

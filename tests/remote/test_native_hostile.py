@@ -1,4 +1,4 @@
-"""DESIGN 11: neither end trusts the other: whatever is sent, a person sees one sentence."""
+"""Neither end trusts the other: whatever is sent, a person sees one sentence (architecture#threats)."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.gateway import Gateway
 from core.model.access import ALL, OPERATOR
 from core.model.clock import SystemClock
-from core.model.errors import SwitchboardError, Unavailable
+from core.model.errors import Invalid, SwitchboardError, Unavailable
 from core.model.ids import new_id
 from core.model.runs import RunRequest
 from core.model.sessions import SessionQuery
@@ -25,6 +25,7 @@ from core.rules.ruleset import RuleSet
 from core.server.local import listen
 from core.tools.dispatch import TOOL_NAMES
 from core.wire import frames
+from core.wire.errors import to_wire
 from core.wire.frames import NATIVE, Request, parse
 from core.wire.port import CHANGES, DESCRIBED, READS, Described, call
 from core.wire.transport import LineTransport, Transport
@@ -91,6 +92,7 @@ class Scripted:
 
     Attributes:
         answers: Payloads by method; everything else is answered with `None`.
+        lacks: Methods that it does not know.
     """
 
     def __init__(self) -> None:
@@ -99,6 +101,7 @@ class Scripted:
             "port.describe": DESCRIBED.write(Described("store", "boot", 1, RuleSet())),
             "port.subscribe": {"storeId": "store", "cursor": 1, "reset": False},
         }
+        self.lacks: set[str] = set()
         self.lines: LineTransport | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -114,6 +117,10 @@ class Scripted:
         while (text := await lines.receive()) is not None:
             frame = parse(text)
             assert isinstance(frame, Request)
+            if frame.method in self.lacks:
+                error = to_wire(Invalid(f"unknown method: {frame.method}"))
+                await lines.send(frames.refused(frame.id, error))
+                continue
             await lines.send(frames.response(frame.id, self.answers.get(frame.method)))
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
-"""DESIGN 5: the owner of a state directory answers the same user's other processes, and nobody else."""
+"""The owner of a state directory answers the same user's other processes, and nobody else (architecture#ownership)."""
 
 import asyncio
+import json
 import os
 import stat
 from pathlib import Path
@@ -11,8 +12,9 @@ from core.model.access import ALL, OPERATOR
 from core.model.errors import Unavailable
 from core.model.runs import RunRequest
 from core.remote.local import attach
+from core.server.conversation import HANDSHAKE_BYTES
 from core.server.local import listen
-from core.wire.local import SOCKET_NAME
+from core.wire.local import SOCKET_NAME, reaching
 from tests.contract.ways import own_context
 from tests.support.owner import process
 from tests.support.runtimes import MAIN, running, until
@@ -44,6 +46,22 @@ async def test_the_socket_is_the_users_alone_however_long_its_path(tmp_path: Pat
         await gateway.close()
         await listener.close()
         assert not (state / SOCKET_NAME).exists()
+
+
+async def test_a_first_frame_that_promises_too_much_ends_the_connection(state: Path) -> None:
+    hello = {"minProtocol": 4, "maxProtocol": 4, "client": {"id": "test", "mode": "test"}}
+    async with running(state) as runtime:
+        listener = await listen(own_context(runtime, state), state)
+        for padding, answered in ((0, True), (HANDSHAKE_BYTES, False)):
+            with reaching(state) as path:
+                reader, writer = await asyncio.open_unix_connection(path)
+            assert "connect.challenge" in (await reader.readline()).decode()
+            frame = {"type": "req", "id": "1", "method": "connect", "params": hello | {"userAgent": "x" * padding}}
+            writer.write(json.dumps(frame).encode() + b"\n")
+            assert bool(await reader.readline()) == answered
+            writer.close()
+            await writer.wait_closed()
+        await listener.close()
 
 
 async def test_the_socket_of_a_dead_owner_is_replaced(state: Path) -> None:

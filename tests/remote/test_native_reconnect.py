@@ -1,4 +1,4 @@
-"""DESIGN 7: a lost connection loses nothing, repeats nothing, and is told."""
+"""A lost connection loses nothing, repeats nothing, and is told (architecture#remote)."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""G8, P3, PROTOCOL II.8: a connection does no more than it was granted, whatever its client claims."""
+"""A connection does no more than it was granted, whatever its client claims (G8, P3, protocol#roles)."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -16,9 +16,11 @@ from core.model.events import Activity, Delta, Event, MessageAppended, Reloaded,
 from core.model.messages import Provenance
 from core.model.runs import RunRequest
 from core.model.sessions import SessionPatch, SessionQuery
-from core.remote.openclaw_rows import HIDDEN, read_message, read_row, read_rules
+from core.remote.openclaw_rows import HIDDEN, read_message, read_row
+from core.remote.openclaw_rules import read_rules
 from core.tools.dispatch import dispatch
-from tests.remote.scripted import comes
+from tests.remote.generations import PROTOCOL_3
+from tests.remote.scripted import NOW, comes
 from tests.remote.theirs import KEY, Theirs, row, serving
 from tests.support.clock import FakeClock
 from tests.support.runtimes import until
@@ -90,7 +92,7 @@ async def test_what_is_hidden_keeps_its_place_and_what_came_meanwhile_is_not_los
 
 
 async def test_an_older_gateway_gives_the_newest_thousand_and_its_wrappers_are_taken_off(tmp_path: Path) -> None:
-    theirs = Theirs(newer=False)
+    theirs = Theirs(PROTOCOL_3)
     for place in range(1, 1206):
         theirs.say("assistant", f"n{place}", place)
     wrapped = 'Sender (untrusted metadata):\n```json\n{\n  "label": "cli"\n}\n```\n\n[Fri 2026-11-20 22:05 UTC] hello'
@@ -201,7 +203,7 @@ async def test_the_first_word_of_an_end_is_the_end(tmp_path: Path) -> None:
 
 
 async def test_rows_that_stay_running_after_an_end_are_not_believed(tmp_path: Path) -> None:
-    theirs = Theirs(newer=False)
+    theirs = Theirs(PROTOCOL_3)
     async with serving(theirs, tmp_path, FakeClock(5_000)) as (gateway, _):
         ear = Ear(gateway.subscribe())
         end = {"runId": "r", "sessionKey": KEY, "state": "aborted"}
@@ -214,7 +216,7 @@ async def test_rows_that_stay_running_after_an_end_are_not_believed(tmp_path: Pa
 
 
 async def test_an_older_gateway_that_lists_an_old_run_as_running_is_not_believed(tmp_path: Path) -> None:
-    theirs = Theirs(newer=False)
+    theirs = Theirs(PROTOCOL_3)
     long_ago = {"status": "running", "startedAt": 1, "updatedAt": 1}
     theirs.rows = [row(KEY, **long_ago), row("agent:main:now", **long_ago | {"updatedAt": 4_000_000_000_000})]
     theirs.rows += [row("agent:main:counted", **long_ago, hasActiveRun=True)]
@@ -274,10 +276,13 @@ async def test_a_connection_that_may_only_read_says_so_before_anything_is_sent(t
 
 
 async def test_a_connection_without_admin_sends_and_does_not_change_what_is_the_owners(tmp_path: Path) -> None:
-    theirs = Theirs(newer=False)
+    theirs = Theirs(PROTOCOL_3)
     theirs.scopes = ["operator.read", "operator.write"]
     async with serving(theirs, tmp_path, FakeClock()) as (gateway, _):
         assert gateway.refusal("send") is None
+        theirs.refuses["sessions.patch"] = {"code": "INVALID_REQUEST", "message": "missing scope: operator.admin"}
+        with pytest.raises(Forbidden, match=r"operator\.admin"):
+            await gateway.patch(KEY, SessionPatch({"label": "x"}), OPERATOR)
         for action in ("policy", "reset", "delete", "append", "patch"):
             refusal = gateway.refusal(action)
             assert refusal is not None
@@ -320,15 +325,34 @@ async def test_a_tool_that_turns_out_to_be_denied_runs_here(tmp_path: Path) -> N
         assert theirs.methods().count("tools.invoke") == 1
 
 
+async def test_a_run_counts_from_when_it_began_by_the_gateways_clock_and_not_from_the_one_before(
+    tmp_path: Path,
+) -> None:
+    theirs = Theirs()
+    ours = FakeClock(NOW - 3_600_000)  # the gateway's clock is an hour ahead of ours
+    theirs.rows = [row(KEY, status="done", startedAt=NOW - 24_000, endedAt=NOW - 23_000, updatedAt=NOW - 23_000)]
+    async with serving(theirs, tmp_path, ours) as (gateway, _):
+        await gateway.start_run(RunRequest(KEY, "hello"), OPERATOR)
+        session = await gateway.get_session(KEY, ALL)
+        assert session.started_at is not None
+        assert (session.status, gateway.now_ms() - session.started_at) == ("running", 0)
+        await ours.advance(2)
+        behind = theirs.rows[0] | {"status": "running", "hasActiveRun": True}
+        await theirs.tell("sessions.changed", {"sessionKey": KEY, "reason": "send", "session": behind})
+        await theirs.tell("sessions.changed", {"sessionKey": "x:y", "session": row("x:y")})
+        session = await gateway.get_session(KEY, ALL)
+        assert session.started_at is not None
+        assert gateway.now_ms() - session.started_at == 2000
+
+
 async def test_old_generation_never_lists_twice_on_one_connection(tmp_path: Path) -> None:
-    theirs = Theirs(newer=False)
+    theirs = Theirs(PROTOCOL_3)
     async with serving(theirs, tmp_path, FakeClock()) as (gateway, _):
         for _ in range(5):
             await gateway.list_sessions(SessionQuery(), ALL)
             await gateway.get_session(KEY, ALL)
-        assert theirs.methods().count("sessions.list") == 1
-        listed = next(request for request in theirs.asked if request["method"] == "sessions.list")
-        assert listed["params"].keys() <= {"includeGlobal", "includeUnknown"}, "it refuses what it does not know"
+        assert theirs.taken("sessions.list") == [{"includeGlobal": True, "includeUnknown": True}]
+        assert theirs.methods().count("sessions.list") == 2, "what was refused once is not asked for again"
 
 
 def _answering(theirs: Theirs, answers: dict[str, object]) -> Callable[[str, dict[str, Any]], object]:

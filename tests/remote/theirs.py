@@ -9,10 +9,10 @@ from typing import Any
 from core.model.clock import Clock
 from core.remote.connect import RemoteGateway, connect
 from core.remote.profile import Profile
+from tests.remote.generations import EARLIEST, NEWEST, PROTOCOL_3, methods, refusal
 from tests.remote.scripted import Conversation, Scripted, scripted
 
 KEY = "agent:main:desk"
-NEWER = ["sessions.list", "sessions.describe", "sessions.search", "tools.invoke"]
 
 
 class Theirs:
@@ -23,29 +23,48 @@ class Theirs:
         transcript: Messages of every session, in its own form; the place is in `__openclaw`.
         refuses: Errors by method, which come instead of an answer.
         asked: Every request but the introductions.
-        newer: It is of the newer generation.
+        version: Whose refusals it has.
+        lacks: Properties by method that it refuses besides.
+        boot: Id of this start of it, where it tells one; `uptime_ms` is told by all.
+        selection: It has several agents and no default one.
     """
 
-    def __init__(self, *, newer: bool = True) -> None:
+    def __init__(self, version: str = NEWEST) -> None:
         self.rows: list[dict[str, Any]] = [row(KEY)]
         self.transcript: list[dict[str, Any]] = []
         self.refuses: dict[str, dict[str, Any]] = {}
         self.scopes = ["operator.admin", "operator.read", "operator.write"]
         self.config: dict[str, Any] = {"agents": {}}
         self.asked: list[dict[str, Any]] = []
-        self.newer = newer
+        self.version = version
+        self.lacks: dict[str, set[str]] = {}
+        self.selection = False
+        self.boot = "boot-1" if version == NEWEST else ""
+        self.uptime_ms = 100_000
         self._talks: list[Conversation] = []
 
     async def script(self, conversation: Conversation) -> None:
         """Answer everything."""
-        features = {"methods": NEWER if self.newer else ["sessions.list"], "events": []}
-        await conversation.greet(features=features, auth={"role": "operator", "scopes": self.scopes})
+        features = {"methods": methods(self.version), "events": []}
+        speaks = 3 if self.version in {EARLIEST, PROTOCOL_3} else 4
+        server, snapshot = {"version": self.version, "connId": "c"}, {"uptimeMs": self.uptime_ms}
+        if self.boot:
+            server["bootId"] = self.boot
+        await conversation.greet(
+            protocol=speaks,
+            server=server,
+            snapshot=snapshot,
+            features=features,
+            auth={"role": "operator", "scopes": self.scopes},
+        )
         self._talks.append(conversation)
         while True:
             request = await conversation.next()
             self.asked.append(request)
             if (error := self.refuses.get(request["method"])) is not None:
                 await conversation.refuse(request, **error)
+            elif (sentence := self._refusal(request["method"], request["params"])) is not None:
+                await conversation.refuse(request, "INVALID_REQUEST", sentence)
             else:
                 await conversation.answer(request, self._answer(request["method"], request["params"]))
 
@@ -83,14 +102,31 @@ class Theirs:
         payload = {"sessionKey": KEY, "message": message, "messageId": message["__openclaw"]["id"], "messageSeq": place}
         await self.tell("session.message", payload | {"session": self.rows[0]})
 
+    def taken(self, method: str) -> list[dict[str, Any]]:
+        """Return the parameters of the requests for a method that it did not refuse."""
+        asked = [request["params"] for request in self.asked if request["method"] == method]
+        return [params for params in asked if self._refusal(method, params) is None]
+
+    def _refusal(self, method: str, params: dict[str, Any]) -> str | None:
+        lacking = [name for name in params if name in self.lacks.get(method, ())]
+        if lacking:
+            return f"invalid {method} params: at root: unexpected property '{lacking[0]}'"
+        return refusal(self.version, method, params, selection=self.selection)
+
     def _answer(self, method: str, params: dict[str, Any]) -> object:
         match method:
             case "sessions.list":
-                offset = params.get("offset", 0)
-                part = self.rows[offset : offset + params.get("limit", len(self.rows))]
-                return {"sessions": part, "hasMore": offset + len(part) < len(self.rows)}
+                offset, archived = params.get("offset", 0), params.get("archived", False)
+                rows = [each for each in self.rows if archived == "all" or each.get("archived", False) == archived]
+                part = rows[offset : offset + params.get("limit", len(rows))]
+                return {"sessions": part, "hasMore": offset + len(part) < len(rows)}
             case "agents.list":
-                return {"defaultId": "main", "agents": [{"id": "main"}, {"id": "helper"}]}
+                agents = {"defaultId": "main", "agents": [{"id": "main"}, {"id": "helper"}]}
+                return agents | ({"ownership": "explicit", "selectionRequired": True} if self.selection else {})
+            case "models.list":
+                return {"models": [{"id": f"of-{params.get('agentId', 'all')}"}, {"id": "common"}]}
+            case "sessions.search":
+                return {"results": [_hit(each) for each in self._searched(params)]}
             case "config.get":
                 return {"config": self.config}
             case "chat.history":
@@ -102,16 +138,28 @@ class Theirs:
             case _:
                 return {"ok": True}
 
+    def _searched(self, params: dict[str, Any]) -> list[str]:
+        keys = [each["key"] for each in self.rows]
+        if "scope" in params:
+            return keys
+        return [key for key in keys if key in params.get("sessionKeys", [key]) and ":helper:" not in key] + [
+            key for key in params.get("sessionKeys", ()) if ":helper:" in key
+        ]
+
     def _history(self, params: dict[str, Any]) -> dict[str, Any]:
         total = max((message["__openclaw"]["seq"] for message in self.transcript), default=0)
         last = total - params.get("offset", 0)
         first = max(last - params["limit"] + 1, 1)
         rows = [message for message in self.transcript if first <= message["__openclaw"]["seq"] <= last]
         answer = {"sessionKey": params["sessionKey"], "sessionId": self.rows[0]["sessionId"], "messages": rows}
-        if self.newer:
+        if "offset" in params:
             more = {"hasMore": True, "nextOffset": total - first + 1} if first > 1 else {"hasMore": False}
             answer |= {"totalMessages": total, **more}
         return answer
+
+
+def _hit(key: str) -> dict[str, Any]:
+    return {"sessionKey": key, "messageId": "m1", "role": "user", "timestamp": 5, "snippet": "zebra"}
 
 
 def row(key: str, **more: Any) -> dict[str, Any]:

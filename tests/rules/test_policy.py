@@ -107,3 +107,11 @@ def test_the_reason_is_in_words_people_read() -> None:
     prefixed = SendPolicy((Rule("deny", Match(key_prefix="cron:")),))
     assert decision(prefixed, None, "cron:nightly").reason == "rule 1: cron:…"
     assert decision(SendPolicy((Rule("deny"),)), None, "cron:nightly").reason == "rule 1: every session"
+
+
+@pytest.mark.spec("P1", "K7")
+def test_a_channel_is_meant_in_any_case() -> None:
+    rules = SendPolicy((Rule("deny", Match("Discord")),))
+    for recorded in ("discord", "DISCORD", "Discord"):
+        found = explain(rules, None, key="agent:main:x", channel=recorded, chat_type="direct")
+        assert not found.allowed

@@ -98,7 +98,19 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 @pytest.mark.spec("H5")
 @given(TEXT, st.sampled_from(SECRETS), TEXT)
 def test_no_surroundings_keep_a_secret(before: str, secret: str, after: str) -> None:
-    assert secret not in redact(f"{before} {secret} {after}")
+    shown = redact(f"copper {before} {secret} {after}")
+    assert secret not in shown
+    assert "[redacted]" in shown
+    assert shown.startswith("copper "), "what stands before all of it is left alone"
+
+
+@pytest.mark.spec("H5")
+@given(
+    st.text("copper tin\n.,", max_size=60),
+    st.sampled_from([each for each in SECRETS if "END" in each or "-----" not in each]),
+)
+def test_ordinary_surroundings_are_kept_to_the_letter(words: str, secret: str) -> None:
+    assert redact(f"{words} {secret} {words}") == f"{words} [redacted] {words}"
 
 
 @pytest.mark.spec("H5")

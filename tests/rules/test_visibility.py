@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from core.model.access import OPERATOR, Agents, All, One, Operator, Scope, SessionCaller, Tree
+from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules, grant
 
 AGENT_IDS = frozenset({"main", "ops", "lab"})
@@ -32,8 +33,8 @@ def visible(scope: Scope) -> set[str]:
             return set(PARENTS)
         case One(key):
             return {key}
-        case Agents(ids):
-            return {key for key in PARENTS if agent_of(key) in ids}
+        case Agents(ids, root):
+            return {key for key in PARENTS if agent_of(key) in ids or (root is not None and descends(key, root))}
         case Tree(root):
             return {key for key in PARENTS if descends(key, root)}
 
@@ -51,7 +52,7 @@ def oracle(caller: str, visibility: str, sandboxed: bool, sandbox: str, peers: A
         visibility = "tree"
 
     def sees(key: str) -> bool:
-        same_agent = agent_of(key) == agent_of(caller)
+        same_agent = agent_of(key) == agent_of(caller) or descends(key, caller)
         match visibility:
             case "self":
                 return key == caller
@@ -89,6 +90,24 @@ def test_what_a_session_sees_is_what_the_documents_say(visibility: str) -> None:
         assert visible(found.scope) == expected, (caller, sandboxed, sandbox, peers)
         if expected != set(PARENTS):
             assert found.limited_by, "who sees less is told which setting limits it"
+
+
+@pytest.mark.spec("V3")
+@pytest.mark.parametrize(("own", "usual"), [("spawned", "all"), ("all", "spawned"), (None, "all"), (None, "spawned")])
+def test_what_an_agent_itself_says_of_its_sandbox_comes_first(own: str | None, usual: str) -> None:
+    agents = {name: AgentRules(name, sandboxed=True, sandbox=own if name == "ops" else None) for name in AGENT_IDS}
+    rules = RuleSet(agents=agents, visibility=VisibilityRules("agent", sandbox=usual))
+    found, lab = rules.grant(SessionCaller("agent:ops:main")), rules.grant(SessionCaller("agent:lab:main"))
+    assert isinstance(found.scope, Tree) == ((own or usual) == "spawned")
+    assert isinstance(lab.scope, Tree) == (usual == "spawned")
+    if own == "spawned":
+        assert found.limited_by == ("agents.list[].sandbox.sessionToolsVisibility=spawned",)
+
+
+@pytest.mark.spec("V1", "V2")
+def test_an_agent_that_none_of_the_rules_know_sees_its_own() -> None:
+    found = RuleSet(visibility=VisibilityRules("agent")).grant(SessionCaller("cron:x", agent_id="gone"))
+    assert found.scope == Agents(frozenset({"gone"}), "cron:x")
 
 
 @pytest.mark.spec("V4")

@@ -1,6 +1,7 @@
 """P2, P3, P5: the commands of a session, through the same door as messages."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from core.rules.policy import Rule, SendPolicy
 from core.rules.ruleset import RuleSet
 from core.rules.visibility import VisibilityRules
 from core.runtime.gateway import Runtime
+from tests.support.invariants import look
 from tests.support.runtimes import MAIN, Agent, begin, call, running, send, session, until, words
 
 OTHER = "agent:main:other"
@@ -196,6 +198,36 @@ async def test_a_command_is_done_once_for_its_run_id(state: Path) -> None:
         assert (await begin(runtime, MAIN, "/spawn look", run_id="look")).key == spawned.key
 
 
+@pytest.mark.spec("P3")
+async def test_a_command_that_is_sent_twice_at_once_is_done_once(state: Path) -> None:
+    async with running(state, backends=Agent()) as runtime:
+        await send(runtime, MAIN, "hello")
+        for number, command in enumerate(("/reset", "/label mine", "/abort")):
+            both = [begin(runtime, MAIN, command, run_id=f"mine {number}") for _ in range(2)]
+            first, again = await asyncio.gather(*both)
+            assert (first.run_id, first.session_id, first.reply) == (again.run_id, again.session_id, again.reply)
+        message, command = [begin(runtime, MAIN, text, run_id="which") for text in ("hello", "/status")]
+        done = await asyncio.gather(message, command, return_exceptions=True)
+        assert sorted(type(each).__name__ for each in done) == ["Conflict", "RunTicket"]
+        await runtime.drained()
+    assert list(look(state, {}, [], over=True)) == []
+
+
+@pytest.mark.spec("P3", "S9")
+async def test_a_command_does_not_take_the_place_of_a_step_of_an_exchange(state: Path) -> None:
+    agent = Agent(held=True)
+    async with running(state, backends=agent) as runtime:
+        await begin(runtime, OTHER, "hello", Operator(acting_for=MAIN), run_id="mine")
+        for taken in ("mine:1", "mine:announce"):
+            with pytest.raises(Conflict, match="belongs to an exchange"):
+                await begin(runtime, MAIN, "/status", run_id=taken)
+        agent.release()
+        await runtime.drained()
+        with pytest.raises(Conflict, match="belongs to an exchange"):
+            await begin(runtime, MAIN, "/status", run_id="mine:9")
+    assert list(look(state, {}, [], over=True)) == []
+
+
 async def test_a_wrong_command_is_explained_and_never_sent(state: Path) -> None:
     agent = Agent()
     async with running(state, backends=agent) as runtime:
@@ -211,3 +243,25 @@ async def test_a_wrong_command_is_explained_and_never_sent(state: Path) -> None:
 async def test_a_command_creates_the_session_the_operator_names(runtime: Runtime) -> None:
     assert (await send(runtime, "agent:main:discord:group:ops", "/send off"))["status"] == "ok"
     assert (await send(runtime, "agent:main:discord:group:ops", "hello"))["status"] == "forbidden"
+
+
+async def test_status_is_told_and_no_question_for_the_model(state: Path) -> None:
+    agent = Agent()
+    async with running(state, WITH_MODEL, agent) as runtime:
+        await send(runtime, "main", "hello")
+        turns = len(agent.turns)
+        told = await send(runtime, "main", "/status")
+        assert re.fullmatch(
+            r"agent main, model builtin, \d+ tokens(, \$[0-9.]+)?, send policy allow \(default\)", told["reply"]
+        )
+        assert len(agent.turns) == turns
+
+
+@pytest.mark.parametrize("written", ["/compact", " /Compact\n"])
+async def test_what_there_is_nothing_to_do_for_is_said(state: Path, written: str) -> None:
+    agent = Agent()
+    async with running(state, None, agent) as runtime:
+        with pytest.raises(Invalid, match=r"^/compact is not needed here: .* /reset begins an empty one$"):
+            await send(runtime, "main", written)
+        assert agent.turns == []
+        assert (await send(runtime, "main", "/compact this text"))["status"] == "ok"

@@ -344,6 +344,35 @@ async def test_a_target_that_was_denied_meanwhile_announces_nothing_and_says_so(
         assert "announce" not in {turn.kind for turn in agent.turns}, "nobody is asked for what cannot be said"
 
 
+@pytest.mark.spec("S10", "S11")
+@pytest.mark.parametrize(("target", "channel"), [("cron:nightly", "internal"), ("agent:main:foo", "unknown")])
+async def test_a_target_without_a_channel_writes_its_announce_and_keeps_it(
+    state: Path, target: str, channel: str
+) -> None:
+    agent = talks()
+    async with running(state, replace(SETTINGS, max_ping_pong_turns=0), agent) as runtime:
+        await both(runtime, target)
+        answer = await send(runtime, target, "who?", FROM_MAIN)
+        ended, delivery = await the_exchange(runtime, answer["runId"])
+        assert ended.outcome == "done"
+        said = f"announce of {name(target)}"
+        assert (await words(runtime, target))[-1] == ("assistant", said)
+        assert delivery is not None
+        assert (delivery.state, delivery.channel, delivery.text) == ("skipped", channel, said)
+        assert delivery.reason == f"the session has no channel of its own ({channel})"
+        assert "is kept here: nobody reads along" in agent.turns[-1].system
+
+
+@pytest.mark.spec("S10")
+async def test_a_target_without_a_channel_may_stay_silent_too(state: Path) -> None:
+    async with running(state, SETTINGS, talks(announce="ANNOUNCE_SKIP")) as runtime:
+        await both(runtime, "cron:nightly")
+        answer = await send(runtime, "cron:nightly", "who?", FROM_MAIN)
+        _, delivery = await the_exchange(runtime, answer["runId"])
+        assert delivery is not None
+        assert (delivery.state, delivery.reason, delivery.text) == ("skipped", "ANNOUNCE_SKIP", "")
+
+
 @pytest.mark.spec("S11")
 async def test_a_channel_that_is_not_configured_is_a_failed_delivery(state: Path) -> None:
     async with running(state, SETTINGS, talks()) as runtime:

@@ -1,4 +1,4 @@
-"""DESIGN 5: the feed: bounded, in order, nothing durable missed or repeated."""
+"""The feed: bounded, in order, nothing durable missed or repeated (architecture#feeds)."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable

@@ -13,6 +13,7 @@ from core.model.messages import Draft, text_block, user_draft
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import NewSession, SessionPatch
 from core.runtime.gateway import Runtime
+from core.runtime.transcript_files import TranscriptFiles
 from core.store import sessions
 from core.store.jsonl import transcript_path
 from tests.support.channel_sink import ChannelSink, Hang
@@ -182,7 +183,9 @@ async def test_a_file_that_is_still_to_be_written_does_not_come_back(runtime: Ru
     await send(runtime, OPS, "one")
     row = await session(runtime, OPS)
     await runtime.delete(OPS, OPERATOR)
-    await runtime._write_file(OPS, row.session_id)
+    files = TranscriptFiles(runtime.store)
+    files.bring_up_to_date(OPS, row.session_id)
+    await files.written()
     assert not transcript_path(runtime.store.directory, row.session_id).exists()
 
 
@@ -250,8 +253,12 @@ async def test_an_idempotency_key_of_an_exchange_that_is_left_is_not_given_again
         await begin(runtime, OPS, "say hi", Operator(MAIN), run_id="mine")
         await runtime.drained()
         await runtime.delete(OPS, OPERATOR)
+        again = await begin(runtime, OPS, "say hi", Operator(MAIN), run_id="mine")
+        assert (again.state, again.created) == ("done", False)
+        with pytest.raises(Conflict, match="was used for another message"):
+            await begin(runtime, OPS, "say something else", Operator(MAIN), run_id="mine")
         with pytest.raises(Conflict, match="give the message another one"):
-            await begin(runtime, OPS, "say hi", Operator(MAIN), run_id="mine")
+            await begin(runtime, OPS, "say hi", Operator(MAIN), run_id="mine:1")
 
 
 async def test_what_a_deleted_session_spawned_stays(runtime: Runtime) -> None:
@@ -300,3 +307,29 @@ async def test_the_store_says_who_it_is_and_how_far(runtime: Runtime) -> None:
     await send(runtime, OPS, "hello")
     assert runtime.last_rev > first
     assert len(runtime.store_id) == 36
+
+
+async def test_a_message_that_is_sent_again_after_its_session_was_deleted_does_not_run_again(state: Path) -> None:
+    agent = Agent()
+    async with running(state, backends=agent) as runtime:
+        request = RunRequest(OPS, "do it once", create=True, run_id="the-key")
+        ticket = await runtime.start_run(request, OPERATOR)
+        assert (await runtime.wait_run(ticket.run_id, 10)).status == "ok"
+        await runtime.delete(OPS, OPERATOR)
+    async with running(state, backends=agent) as runtime:
+        again = await runtime.start_run(request, OPERATOR)
+        assert (again.run_id, again.session_id, again.state, again.created) == (
+            "the-key",
+            ticket.session_id,
+            "done",
+            False,
+        )
+        assert (await runtime.wait_run("the-key", 0)).status == "ok"
+        assert len(agent.turns) == 1
+        with pytest.raises(NotFound):
+            await runtime.get_session(OPS, ALL)
+        with pytest.raises(Conflict, match="was used for another message"):
+            await runtime.start_run(RunRequest(OPS, "something else", create=True, run_id="the-key"), OPERATOR)
+        new = await runtime.start_run(RunRequest(OPS, "do it once", create=True, run_id="another"), OPERATOR)
+        assert (await runtime.wait_run(new.run_id, 10)).status == "ok"
+        assert len(agent.turns) == 2

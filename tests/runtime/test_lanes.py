@@ -1,4 +1,4 @@
-"""DESIGN 5: lanes against a plainer model: one run a session, in order of acceptance, within the pools."""
+"""Lanes against a plainer model: one run a session, in order of acceptance, within the pools (architecture#runs)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""DESIGN 5: a one-shot command runs the lanes it is about, and a full disk is waited out."""
+"""A one-shot command runs the lanes it is about, and a full disk is waited out (architecture#ownership)."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -15,6 +15,7 @@ from core.model.exchanges import Delivery
 from core.model.messages import text_block, tool_call_block
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import SessionPatch
+from core.runtime import outbox
 from core.runtime.gateway import Runtime
 from core.runtime.outbox import ATTEMPTS, STORE_RETRY_SECONDS
 from core.store import deliveries
@@ -228,7 +229,8 @@ async def test_no_route_fails_until_the_channel_exists_and_the_operator_retries(
 
 
 @pytest.mark.spec("S11")
-async def test_a_channel_that_hangs_does_not_hold_up_another(state: Path) -> None:
+async def test_a_channel_that_hangs_does_not_hold_up_another(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "GRACE_SECONDS", 0.01)
     async with ChannelSink() as sink, started(state, sink, FakeClock(), "discord", "telegram") as runtime:
         sink.script(Hang())
         stuck = await announce(runtime, "one")
@@ -269,7 +271,10 @@ async def test_one_that_waits_for_its_time_does_not_hold_up_the_next(state: Path
 
 
 @pytest.mark.spec("S11")
-async def test_what_was_being_sent_when_the_process_ended_is_unknown_and_not_sent_again(state: Path) -> None:
+async def test_what_was_being_sent_when_the_process_ended_is_unknown_and_not_sent_again(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "GRACE_SECONDS", 0.01)
     async with ChannelSink() as sink:
         sink.script(Hang())
         async with started(state, sink) as runtime:
@@ -287,6 +292,25 @@ async def test_what_was_being_sent_when_the_process_ended_is_unknown_and_not_sen
             await runtime.retry_delivery(found, OPERATOR)
             await comes_to(runtime, found, "sent", 2)
         assert [post.delivery_id for post in sink.posts] == [found] * 2, "the channel can tell a repetition"
+
+
+@pytest.mark.spec("S11")
+async def test_what_is_being_sent_at_a_clean_close_has_a_moment_to_end(state: Path) -> None:
+    hold = asyncio.Event()
+    async with ChannelSink() as sink:
+        sink.script(Hold(hold))
+        async with started(state, sink) as runtime:
+            found = await announce(runtime, "one")
+            await until(lambda: sink.posts)
+            behind = await announce(runtime, "two")
+            closing = asyncio.create_task(runtime.close())
+            await asyncio.sleep(0)
+            hold.set()
+            await closing
+        async with started(state, sink) as runtime:
+            assert (now(runtime, found).state, now(runtime, behind).attempts) == ("sent", 0)
+            await comes_to(runtime, behind, "sent")
+        assert sink.texts() == ["one", "two"], "each once; what had not begun waits for the next start"
 
 
 @pytest.mark.spec("S11")

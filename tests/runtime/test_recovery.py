@@ -1,4 +1,4 @@
-"""DESIGN 5: what a dead process left behind."""
+"""What a dead process left behind (architecture#recovery)."""
 
 import asyncio
 import shutil

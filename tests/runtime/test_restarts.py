@@ -1,4 +1,4 @@
-"""S9-S11, W6, DESIGN 5: whatever a process was doing when it died, nothing is lost, doubled or claimed.
+"""Whatever a process was doing when it died, nothing is lost, doubled or claimed (S9-S11, W6, architecture#recovery).
 
 Random exchanges between random sessions, on a runtime that dies at a random moment and is opened again, many times.
 What must hold is in `tests.support.invariants`.
@@ -129,6 +129,8 @@ class World:
             own = "other" if source.startswith("agent:other:") else "main"
             spec = SpawnSpec(source, own, cleanup=self.dice.random() < 0.5)
             request = RunRequest("", f"task {run_id}", run_id, spawn=spec)
+        elif self.dice.random() < 0.1:
+            request = RunRequest(target, self.dice.choice(("/status", f"/label {run_id}")), run_id)
         else:
             request = RunRequest(target, f"message {run_id}", run_id)
         self.asked[run_id] = (request, Operator(source))

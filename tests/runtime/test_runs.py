@@ -1,10 +1,12 @@
-"""DESIGN 5: runs from acceptance to their end, whatever the agent does."""
+"""Runs from acceptance to their end, whatever the agent does (architecture#runs)."""
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,9 @@ from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.model.messages import Usage, text_block, thinking_block, tool_call_block
 from core.model.runs import RunRequest
 from core.model.sessions import SessionPatch
+from core.runtime.feed import Hub
 from core.runtime.gateway import Runtime
+from core.runtime.live_reply import LiveReply
 from core.store import jsonl, runs
 from tests.support.clock import FakeClock
 from tests.support.runtimes import (
@@ -582,3 +586,17 @@ async def test_a_row_has_no_send_policy_unless_the_session_has_one_of_its_own(ru
     await runtime.patch(MAIN, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
     (row,) = (await call(runtime, "sessions_list"))["sessions"]
     assert row["sendPolicy"] == "deny"
+
+
+async def test_a_long_reply_in_small_pieces_takes_no_long_time() -> None:
+    async def nothing(cursor: int, watched: object) -> list[Any]:
+        return []
+
+    reply = LiveReply(MAIN, "run", Hub(nothing, lambda key: []))
+    started = time.process_time()
+    for _ in range(300_000):
+        reply.add("text", "word ")
+    assert time.process_time() - started < 5, "each word costs the same, however long the reply is"
+    assert reply.content() == (text_block("word " * 300_000),)
+    assert [len(delta.text) for delta in reply.so_far()] == [1_500_000]
+    reply.clear()

@@ -72,7 +72,7 @@ async def test_a_spawn_answers_at_once_and_its_result_is_posted_back(state: Path
         text = await told(runtime)
         assert text.startswith("Sub-agent scout has ended.\n\nStatus: done\nResult: found it\n\nStats: runtime ")
         row = await session(runtime, child)
-        for part in ("120 tokens", "$0.1250", f"session {child}", f"id {row.session_id}", f"{row.session_id}.jsonl"):
+        for part in ("120 tokens", "$0.12 ", f"session {child}", f"id {row.session_id}", f"{row.session_id}.jsonl"):
             assert part in text
         assert (await words(runtime, child))[:2] == [("user", "find it"), ("assistant", "found it")]
         assert {turn.key for turn in agent.turns} == {child}, "the posting starts no run of the requester"

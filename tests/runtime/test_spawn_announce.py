@@ -12,6 +12,7 @@ from core.config.settings import Settings
 from core.model.access import OPERATOR, Operator
 from core.model.exchanges import Delivery, Exchange
 from core.model.messages import Usage, text_block, tool_call_block
+from core.model.runs import CUT_SHORT
 from core.model.sessions import SessionPatch
 from core.runtime.announce import RESULT_CHARS
 from core.runtime.gateway import Runtime
@@ -21,6 +22,7 @@ from tests.support.runtimes import MAIN, Agent, begin, call, quiet, running, sen
 
 OPS = "agent:main:discord:group:ops"
 MINUTE = 60.0
+FORM = "Status: failed\nResult: three flags\nNotes: one host was silent"
 
 
 def child(task: str = "found it", announce: str = "", *, tool: bool = False) -> Agent:
@@ -82,7 +84,7 @@ async def posted(runtime: Runtime, key: str = MAIN) -> list[str]:
         (child("found it", "  "), "found it"),
         (child("found it", "fails"), "found it"),
         (child("found it", "ANNOUNCE_SKIP."), "ANNOUNCE_SKIP."),
-        (child("  ", "", tool=True), '{"status": "forbidden"'),
+        (child("  ", "", tool=True), '{"status":"forbidden"'),
         (child("", ""), "(nothing was said)"),
     ],
     ids=["its words", "the final reply", "a failed step", "not exactly a skip", "the tool's answer", "nothing"],
@@ -108,6 +110,53 @@ async def test_exactly_announce_skip_is_silent(state: Path) -> None:
         _, delivery = await ended(runtime, answer)
         assert await words(runtime, MAIN) == before
         assert (delivery.state, delivery.reason, delivery.text) == ("skipped", "ANNOUNCE_SKIP", "")
+
+
+@pytest.mark.spec("W6")
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        (child("", FORM), "Result: three flags\nNotes: it calls its status: failed; one host was silent"),
+        (child(FORM, ""), "Result: three flags\nNotes: it calls its status: failed; one host was silent"),
+        (
+            child(FORM, "Notes: late"),
+            "Result: three flags\nNotes: it calls its status: failed; late; one host was silent",
+        ),
+    ],
+    ids=["in the announce", "in the task", "in both"],
+)
+async def test_a_report_is_told_once_under_the_state_of_the_run(state: Path, agent: Agent, told: str) -> None:
+    async with running(state, backends=agent) as runtime:
+        await send(runtime, MAIN, "hello")
+        await ended(runtime, await spawn(runtime))
+        assert await posted(runtime) == [f"Status: done\n{told}"]
+
+
+@pytest.mark.spec("W6")
+@pytest.mark.parametrize("kind", ["subagent", "announce"])
+async def test_a_result_that_the_models_limit_cut_says_so(state: Path, kind: str) -> None:
+    async def cut(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
+        yield Reply((text_block("half of"),), stop_reason="length" if turn.kind == kind else "stop")
+
+    async with running(state, backends=Agent(cut)) as runtime:
+        await send(runtime, MAIN, "hello")
+        await ended(runtime, await spawn(runtime))
+        assert await posted(runtime) == [f"Status: done\nResult: half of\nNotes: {CUT_SHORT}"]
+
+
+@pytest.mark.spec("W6")
+async def test_the_question_of_the_announce_step_is_no_preview(state: Path) -> None:
+    async def hangs(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
+        if turn.kind == "announce":
+            await asyncio.Event().wait()
+        yield Reply((text_block(turn.kind),))
+
+    agent = Agent(hangs)
+    async with running(state, backends=agent) as runtime:
+        await send(runtime, MAIN, "hello")
+        key = (await spawn(runtime))["childSessionKey"]
+        await until(lambda: agent.turns[-1].kind == "announce")
+        assert (await session(runtime, key)).preview == "subagent"
 
 
 @pytest.mark.spec("W6")
@@ -170,6 +219,7 @@ async def test_a_requester_without_a_channel_has_its_transcript(state: Path) -> 
         assert delivery.state == "skipped"
         assert delivery.reason == "the session has no channel of its own (internal)"
         assert await posted(runtime, "cron:nightly") == ["Status: done\nResult: Done."]
+        assert delivery.text == (await transcript(runtime, "cron:nightly"))[-1].text
 
 
 # The archive

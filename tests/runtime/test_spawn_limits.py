@@ -196,7 +196,7 @@ async def test_stopping_a_parent_stops_all_below_it_and_nothing_else(state: Path
             "still queued": "aborted",
         }
         told = [m.text.split("\n")[2] for m in await transcript(runtime, MAIN) if m.text.startswith("Sub-agent")]
-        assert told == ["Status: aborted"] * 2
+        assert told == ["Status: aborted"] * 3, "that of the grandchild is handed on: its own parent has ended"
         for each, _ in await runtime.exchanges(MAIN, limit=10):
             assert each.state == "ended"
         await runtime.abort("agent:main:other", OPERATOR)
@@ -239,7 +239,7 @@ async def test_stopping_one_run_of_a_parent_leaves_its_children(state: Path) -> 
 SANDBOX = "agents.list[].sandbox.mode"
 
 
-@pytest.mark.spec("W9")
+@pytest.mark.spec("W9", "W4")
 @pytest.mark.parametrize(
     ("requester", "child", "sandbox", "error"),
     [
@@ -264,6 +264,8 @@ async def test_no_child_is_freer_than_it_may_be(
         key = f"agent:{requester}:main"
         await send(runtime, key, "hello")
         for caller in (Operator(key), SessionCaller(key)):
+            offered = [agent["id"] for agent in (await call(runtime, "agents_list", caller))["agents"]]
+            assert (child in offered) == (requester == "free" or child == "boxed")
             answer = await call(runtime, "sessions_spawn", caller, task="look", agentId=child, sandbox=sandbox)
             if error is None:
                 assert answer["status"] == "accepted"

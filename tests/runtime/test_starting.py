@@ -1,4 +1,5 @@
-"""What is wanted of a runtime that is about to start waits for it, instead of being refused for a moment (DESIGN 5)."""
+"""What is wanted of a runtime that is about to start waits for it, instead of being refused for a moment
+(architecture#ownership)."""
 
 import asyncio
 from pathlib import Path

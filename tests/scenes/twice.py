@@ -91,6 +91,10 @@ async def both(size: tuple[int, int]) -> AsyncGenerator[Both]:
             stack.push_async_callback(away.close)
             here = await stack.enter_async_context(staged(SwitchboardApp(host), host, size))
             there = await stack.enter_async_context(staged(SwitchboardApp(away), host, size))
+            for stage in (here, there):  # what was new to each depends on when it began
+                book = stage.app.desk.book
+                for key in book.rows:
+                    book.mark_seen(key)
             yield Both(here, there)
 
 

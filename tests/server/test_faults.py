@@ -16,6 +16,7 @@ from core.model.runs import RunRequest
 from core.model.sessions import SessionQuery
 from core.runtime.gateway import Runtime
 from core.server import listen
+from core.server.context import MAKING
 from tests.remote.scripted import Cable
 from tests.support.runtimes import MAIN, until, words
 from tests.support.web_socket import Client, connect_params, connected, introduce, serving
@@ -140,3 +141,25 @@ async def test_a_number_beyond_all_measure_is_said(tmp_path: Path, method: str, 
         await client.ask("chat.send", sessionKey="main", message="say before", idempotencyKey="before")
         assert "larger than can be stored" in (await client.error(method, **params))["message"]
         assert served.context.metrics.value("errors") == 0
+
+
+async def test_long_answers_are_made_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for a hundred long histories at once holds up nobody, and has a few of them in memory."""
+    read, at_once, most = Runtime.history, 0, 0
+
+    async def counted(runtime: Runtime, *args: Any, **more: Any) -> Any:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            return await read(runtime, *args, **more)
+        finally:
+            at_once -= 1
+
+    async with serving(tmp_path) as served, connected(served) as one, connected(served) as two:
+        await one.ask("chat.send", sessionKey="main", message="say hi", idempotencyKey="k")
+        monkeypatch.setattr(Runtime, "history", counted)
+        asked = [client.ask("chat.history", sessionKey="main") for client in (one, two) for _ in range(50)]
+        answers = await asyncio.gather(*asked)
+    assert len(answers) == 100
+    assert most <= MAKING

@@ -1,4 +1,4 @@
-"""Who is let in, by which name, and what everybody else is told (G8, DESIGN 11)."""
+"""Who is let in, by which name, and what everybody else is told (G8, architecture#threats)."""
 
 import asyncio
 import contextlib
@@ -17,15 +17,29 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from core.model.access import OPERATOR
 from core.model.errors import Invalid, Unavailable
+from core.model.messages import Draft, text_block
 from core.runtime.gateway import Runtime
-from core.server import listen
-from core.server.auth import LOCKED_SECONDS, MAX_FAILURES, WINDOW_SECONDS, Auth, Sites, TokenRefused
+from core.server import auth as auth_module
+from core.server import protocols
+from core.server.auth import (
+    LOCKED_SECONDS,
+    MAX_ALL_FAILURES,
+    MAX_FAILURES,
+    REFUSAL_SECONDS,
+    WINDOW_SECONDS,
+    Auth,
+    Sites,
+    TokenRefused,
+)
 from core.server.context import Limits
+from core.server.guests import Budget, Guests
 from core.server.listen import Door, Place
 from core.server.metrics import METRICS
+from core.server.sparing import MOST, SPARING, Sparing
 from tests.support.clock import FakeClock
-from tests.support.runtimes import MAIN, running, send
+from tests.support.runtimes import MAIN, running, send, until
 from tests.support.servers import READ_ONLY, TOKEN, Served, history_path, served, serving
 
 PROBES = ("/health", "/healthz", "/ready", "/readyz")
@@ -79,39 +93,53 @@ async def test_the_reading_token_reads(server: Served) -> None:
 
 
 @pytest.mark.spec("G8")
-def test_who_guesses_is_locked_out_alone_and_for_a_while() -> None:
-    asyncio.run(_guess(FakeClock()))
-
-
-async def _guess(clock: FakeClock) -> None:
+async def test_who_guesses_is_slowed_down_and_the_right_token_always_let_in() -> None:
+    clock = FakeClock()
     auth = Auth(TOKEN, READ_ONLY, clock)
     for _ in range(MAX_FAILURES):
         with pytest.raises(TokenRefused, match="wrong") as refused:
-            auth.check("guess", peer="127.0.0.1")
+            await auth.admit("guess", peer="127.0.0.1")
         assert (refused.value.reason, refused.value.retry_after) == ("mismatch", None)
+    assert clock.slept == [], "a few wrong ones are answered at once"
+    guessing = asyncio.ensure_future(auth.admit("guess", peer="127.0.0.1"))
+    while not clock.slept:
+        await asyncio.sleep(0)
+    assert (await auth.admit(TOKEN, peer="127.0.0.1")).owner, "the owner is not kept waiting for a guesser"
+    assert (await auth.admit(READ_ONLY, peer="127.0.0.1")).scopes == {"operator.read"}
+    assert not guessing.done()
+    await clock.advance(REFUSAL_SECONDS)
     with pytest.raises(TokenRefused, match="try again in 60 s") as locked:
-        auth.check(TOKEN, peer="127.0.0.1")
+        await guessing
     assert (locked.value.reason, locked.value.retry_after) == ("locked", 60)
-    assert auth.check(TOKEN, peer="127.0.0.2").owner, "another address is another sender"
-    await clock.advance(LOCKED_SECONDS - 1)
-    with pytest.raises(TokenRefused, match="try again in 1 s"):
-        auth.check(TOKEN, peer="127.0.0.1")
-    await clock.advance(1)
-    assert auth.check(TOKEN, peer="127.0.0.1").owner
-    for _ in range(3 * MAX_FAILURES):  # too far apart to be guessing
-        with pytest.raises(TokenRefused, match="wrong"):
-            auth.check("guess", peer="127.0.0.1")
-        await clock.advance(WINDOW_SECONDS / (MAX_FAILURES - 1))
+    with pytest.raises(TokenRefused, match="wrong") as elsewhere:
+        auth.check("guess", peer="10.0.0.1")
+    assert elsewhere.value.reason == "mismatch", "another network is another sender"
+    await clock.advance(LOCKED_SECONDS)
+    with pytest.raises(TokenRefused) as forgiven:
+        auth.check("guess", peer="127.0.0.1")
+    assert forgiven.value.reason == "mismatch"
     for _ in range(3 * MAX_FAILURES):  # a token that is missing is no guess
         with pytest.raises(TokenRefused, match="missing"):
             auth.check(None, peer="10.0.0.1")
-    assert auth.check(READ_ONLY, peer="10.0.0.1").scopes == {"operator.read"}
+
+
+@pytest.mark.spec("G8")
+async def test_wrong_tokens_that_come_seldom_are_no_guessing() -> None:
+    clock = FakeClock()
+    auth = Auth(TOKEN, None, clock)
+    for _ in range(3 * MAX_FAILURES):
+        with pytest.raises(TokenRefused) as refused:
+            auth.check("guess", peer="127.0.0.1")
+        assert refused.value.reason == "mismatch"
+        await clock.advance(WINDOW_SECONDS / (MAX_FAILURES - 2))
 
 
 @pytest.mark.spec("G8")
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
+        ("127.0.0.1", "127.1.2.3", True),
+        ("127.0.0.1", "::1", True),
         ("2001:db8::1", "2001:db8::ffff", True),
         ("2001:db8::1", "2001:db8:0:1::1", False),
         ("10.0.0.1", "10.0.0.2", False),
@@ -119,27 +147,48 @@ async def _guess(clock: FakeClock) -> None:
         ("", "unix", False),
     ],
 )
-def test_an_ipv6_customer_is_one_sender(one: str, other: str, same: bool) -> None:
+def test_a_network_of_one_customer_is_one_sender(one: str, other: str, same: bool) -> None:
     auth = Auth(TOKEN, None, FakeClock())
     for _ in range(MAX_FAILURES):
         with pytest.raises(TokenRefused):
             auth.check("guess", peer=one)
-    if same:
-        with pytest.raises(TokenRefused):
-            auth.check(TOKEN, peer=other)
-    else:
-        assert auth.check(TOKEN, peer=other).owner
+    with pytest.raises(TokenRefused) as refused:
+        auth.check("guess", peer=other)
+    assert refused.value.reason == ("locked" if same else "mismatch")
 
 
 @pytest.mark.spec("G8")
-async def test_a_locked_out_sender_is_told_when_to_come_back(server: Served) -> None:
+def test_who_guesses_from_everywhere_is_slowed_everywhere() -> None:
+    auth = Auth(TOKEN, None, FakeClock())
+    for n in range(MAX_ALL_FAILURES):
+        with pytest.raises(TokenRefused):
+            auth.check("guess", peer=f"10.0.{n % 250}.{n // 250}")
+    with pytest.raises(TokenRefused) as refused:
+        auth.check("guess", peer="192.0.2.1")
+    assert refused.value.reason == "locked"
+    assert auth.check(TOKEN, peer="192.0.2.1").owner
+
+
+def test_a_right_token_is_no_guess() -> None:
+    auth = Auth(TOKEN, READ_ONLY, FakeClock())
+    for given in (TOKEN, READ_ONLY) * MAX_FAILURES:
+        auth.check(given, peer="192.0.2.1")
+    for reason in ["mismatch"] * MAX_FAILURES + ["locked"]:
+        with pytest.raises(TokenRefused) as refused:
+            auth.check("wrong", peer="192.0.2.1")
+        assert refused.value.reason == reason
+
+
+@pytest.mark.spec("G8")
+async def test_who_guesses_too_often_is_told_when_to_come_back(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth_module, "REFUSAL_SECONDS", 0.01)
     async with server.client("guess") as client:
         answers = [(await client.get(history_path("main"))).status_code for _ in range(MAX_FAILURES + 1)]
         assert answers == [401] * MAX_FAILURES + [429]
         locked = await client.post("/tools/invoke", json={"tool": "sessions_list"})
     assert (locked.status_code, locked.json()["error"]["type"]) == (429, "unauthorized")
     assert 1 <= int(locked.headers["retry-after"]) <= LOCKED_SECONDS
-    assert (await asked(server)).status_code == 429, "the right token does not help a sender that guesses"
+    assert (await asked(server)).status_code == 200, "the right token is let in all the same"
 
 
 # Names and pages
@@ -175,6 +224,10 @@ async def test_its_own_names_are_accepted_through_any_tunnel(state: Path, host: 
         ("https://evil.example", 403),
         ("null", 403),
         ("", 403),
+        ("http://[", 403),
+        ("http://[::1", 403),
+        ("http://a]b", 403),
+        ("//[/", 403),
     ],
 )
 async def test_a_page_elsewhere_is_refused_unless_it_is_named(state: Path, origin: str, status: int) -> None:
@@ -194,8 +247,8 @@ async def test_a_proxy_may_say_for_whom_it_asks(state: Path, trusted: bool) -> N
             for _ in range(MAX_FAILURES):
                 await guesser.get("/metrics")
             assert (await guesser.get("/metrics")).status_code == 429
-        others = await asked(server, "/metrics", x_forwarded_for="203.0.113.8")
-        assert others.status_code == (200 if trusted else 429)
+        async with server.client("guess", headers={"x-forwarded-for": "203.0.113.8"}) as other:
+            assert (await other.get("/metrics")).status_code == (401 if trusted else 429)
 
 
 # Probes, metrics, and what no route takes
@@ -214,16 +267,28 @@ async def test_it_is_not_ready_while_it_closes_or_cannot_work(state: Path) -> No
     try:
         async with served(reading) as server:
             answer = await asked(server, "/ready")
-            assert (answer.status_code, answer.json()["failing"]) == (503, ["gateway"])
+            assert answer.status_code == 503
+            assert answer.json()["failing"] == [reading.unready() or reading.connection.detail]
     finally:
         await reading.close()
     async with serving(state) as server:
         server.context.closing.set()
-        assert (await asked(server, "/readyz")).json()["failing"] == ["closing"]
+        assert (await asked(server, "/readyz")).json()["failing"] == ["the gateway is closing"]
         assert (await asked(server, "/health")).status_code == 200
         answer = await asked(server)
         assert (answer.status_code, answer.json()["error"]["type"]) == (503, "unavailable")
         assert "retry-after" in answer.headers
+
+
+async def test_why_it_is_not_ready_is_for_those_who_have_a_token(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runtime, "unready", lambda _: "the disk is full: 3 bytes are free")
+    for token, failing in ((READ_ONLY, ["the disk is full: 3 bytes are free"]), (None, ["unready"])):
+        async with server.client(token) as client:
+            answer = await client.get("/ready")
+        assert (answer.status_code, answer.json()["failing"]) == (503, failing)
+        assert (await asked(server, "/health")).status_code == 200, "it lives"
 
 
 async def test_the_metrics_are_as_prometheus_reads_them(server: Served) -> None:
@@ -381,18 +446,144 @@ def test_a_certificate_that_does_not_work_is_named(tmp_path: Path) -> None:
 # What strangers may cost
 
 
-async def test_too_many_connections_are_turned_away(state: Path) -> None:
-    async with serving(state, limits=Limits(connections=3)) as server, server.client(None) as client:
-        waiting = [await asyncio.open_connection("127.0.0.1", server.door.port) for _ in range(3)]
-        assert (await client.get("/health")).status_code == 503
-        for _, writer in waiting:
+async def opened(server: Served, count: int, sent: bytes = b"") -> list[tuple[asyncio.StreamReader, Any]]:
+    """Return connections that have sent no whole request, once the server knows of them."""
+    found = list[tuple[asyncio.StreamReader, Any]]()
+    for _ in range(count):
+        found.append(await asyncio.open_connection("127.0.0.1", server.door.port))
+        found[-1][1].write(sent)
+    return found
+
+
+async def test_the_oldest_half_request_makes_room(state: Path) -> None:
+    limits = Limits(guests=5)
+    async with serving(state, limits=limits) as server:
+        half = await opened(server, 20, b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
+        assert (await asked(server, "/health")).status_code == 200
+        assert (await asked(server, "/metrics")).status_code == 200
+        for reader, writer in half[:15]:
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
             writer.close()
-            await writer.wait_closed()
+        for _, writer in half[15:]:
+            writer.close()
+        await until(lambda: server.context.guests.waiting == 0)
+
+
+class Line:
+    """A connection that notes its end."""
+
+    def __init__(self, name: str, gone: list[str]) -> None:
+        self._name, self._gone = name, gone
+
+    def abort(self) -> None:
+        self._gone.append(self._name)
+
+    def is_closing(self) -> bool:
+        return self._name in self._gone
+
+
+def test_a_network_elsewhere_has_room_of_its_own() -> None:
+    guests = Guests(Budget(100), most=4, most_of_network=2, most_admitted=1, outside=10)
+    gone = list[str]()
+    for name in ("a1", "a2", "b1", "a3", "b2", "c1"):
+        guests.enter(name[0], Line(name, gone))
+    assert gone == ["a1", "a2"], "its own oldest first, then the oldest of all"
+    assert guests.waiting == 4
+
+
+def test_whoever_holds_most_is_dropped_when_all_hold_too_much() -> None:
+    guests = Guests(Budget(100), most=9, most_of_network=9, most_admitted=9, outside=10)
+    gone = list[str]()
+    one, other, inside = (guests.enter("a", Line(name, gone)) for name in ("one", "other", "inside"))
+    inside.hold(9)
+    inside.admit()
+    assert (guests.outside.total, guests.inside.total) == (0, 9)
+    one.hold(4)
+    other.hold(6)
+    assert gone == []
+    one.hold(5)
+    assert gone == ["other"]
+    inside.hold(101)
+    assert gone == ["other", "inside"]
+    assert (guests.outside.total, guests.inside.total) == (5, 0)
+
+
+async def test_too_many_that_are_let_in_are_told_so_as_json(state: Path) -> None:
+    async with serving(state, limits=Limits(connections=1)) as server:
+        await send(server.runtime, MAIN, "say one")
+        async with server.client() as first, first.stream("GET", f"{history_path('main')}?follow=1") as stream:
+            assert stream.status_code == 200
+            answer = await asked(server)
+            assert (answer.status_code, answer.json()["error"]["type"]) == (503, "unavailable")
+            assert "retry-after" in answer.headers
+            assert (await asked(server, "/health")).status_code == 200, "strangers have room of their own"
+        await until(lambda: not server.context.guests.full)
+        assert (await asked(server)).status_code == 200
+
+
+@pytest.mark.parametrize("first", ["Content-Length: 4", "Transfer-Encoding: chunked"])
+async def test_a_request_with_two_ends_is_refused_and_nothing_behind_it_is_read(server: Served, first: str) -> None:
+    second = "Transfer-Encoding: chunked" if first.startswith("C") else "Content-Length: 4"
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.door.port)
+    head = f"POST /tools/invoke HTTP/1.1\r\nHost: localhost\r\n{first}\r\n{second}\r\n\r\n0\r\n\r\n"
+    writer.write(f"{head}GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    answer = await asyncio.wait_for(reader.read(), 10)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"not both" in answer
+    assert answer.count(b"HTTP/1.1") == 1
+    writer.close()
+
+
+async def test_2800_requests_that_fail_leave_the_log_as_it_was(
+    server: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_self: object) -> None:
+        raise ValueError("made by the test")
+
+    monkeypatch.setattr(Runtime, "unready", broken)
+    SPARING.begin()
+    async with server.client() as client:
+        for _ in range(MOST + 20):
+            assert (await client.get("/ready")).status_code == 500
+    assert len([record for record in caplog.records if record.name == "switchboard.server"]) <= MOST
+
+
+def test_a_log_that_spares_lines_says_how_many() -> None:
+    passed = [0.0]
+    sparing = Sparing(lambda: passed[0])
+    records = [logging.LogRecord("s", logging.ERROR, "", n, "line %s", (n,), None) for n in range(MOST + 6)]
+    assert [sparing.filter(each) for each in records[:-1]] == [True] * MOST + [False] * 5
+    passed[0] = 61.0
+    assert sparing.filter(records[-1])
+    assert records[-1].getMessage() == f"line {MOST + 5} (5 more lines of the server were not written)"
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["hung up", "reset"])
+async def test_a_follower_that_hangs_up_is_no_cause_for_a_warning(
+    server: Served, caplog: pytest.LogCaptureFixture, reset: bool
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.door.port, limit=1024)
+    head = f"GET {history_path('main')}?follow=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    writer.write(head.encode())
+    await reader.readuntil(b"data:")
+    big = text_block("x" * 3_000_000)
+    for _ in range(3):  # it reads none of that
+        await server.runtime.append(MAIN, Draft("user", (big,)), OPERATOR)
+    if reset:
+        writer.transport.abort()
+    else:
+        writer.write_eof()
+    for n in range(20):
+        await server.runtime.append(MAIN, Draft("user", (text_block(str(n)),)), OPERATOR)
+    await until(lambda: server.context.metrics.value("followers") == 0)
+    writer.transport.abort()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"])
 async def test_half_a_request_is_not_waited_for(server: Served, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr(listen, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(protocols, "IDLE_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.door.port)
     writer.write(sent)
     with contextlib.suppress(ConnectionResetError):
@@ -401,7 +592,7 @@ async def test_half_a_request_is_not_waited_for(server: Served, monkeypatch: pyt
 
 
 async def test_a_busy_connection_is_not_cut_off(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listen, "IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(protocols, "IDLE_SECONDS", 0.02)
     async with server.client() as client:
         slow = await client.post(
             "/tools/invoke", json={"tool": "sessions_send", "args": {"sessionKey": "main", "message": "wait 1"}}

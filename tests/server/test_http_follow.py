@@ -15,7 +15,7 @@ from httpx_sse import EventSource, ServerSentEvent
 
 from core.model.access import OPERATOR
 from core.model.messages import Draft, text_block, user_draft
-from core.server import listen
+from core.server import protocols
 from core.server.context import Limits
 from tests.support.runtimes import MAIN, send, until
 from tests.support.servers import TOKEN, Served, history_path, served, serving
@@ -298,7 +298,7 @@ async def test_who_may_not_read_gets_an_answer_and_no_stream(server: Served) -> 
 async def test_who_does_not_read_is_let_go_and_comes_back_with_the_place(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listen, "STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(protocols, "STALLED_SECONDS", 0.3)
     metrics, last = server.context.metrics, f"{await session_id(server)}:4"
     with socket.socket() as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -314,6 +314,24 @@ async def test_who_does_not_read_is_let_go_and_comes_back_with_the_place(
     async with following(server, last=last) as again:
         await again.until(40)
         assert again.seqs == list(range(5, 45))
+
+
+@pytest.mark.spec("G3")
+async def test_a_page_that_many_wait_for_is_held_and_counted_once(server: Served) -> None:
+    for _ in range(8):
+        await server.runtime.append(MAIN, Draft("user", (text_block("x" * 500_000),)), OPERATOR)
+    held, metrics = server.context.held, server.context.metrics
+    with contextlib.ExitStack() as stack:
+        for _ in range(6):
+            stuck = stack.enter_context(socket.socket())
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stuck.connect(("127.0.0.1", server.door.port))
+            head = f"GET {history_path('main')}?follow=1 HTTP/1.1\r\nHost: localhost\r\n"
+            stuck.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
+        await until(lambda: metrics.value("followers") == 6 and held.total > 4_000_000)
+        assert held.total < 6_000_000
+    await until(lambda: metrics.value("followers") == 0)
+    assert held.total == 0
 
 
 @pytest.mark.spec("G3")
@@ -350,3 +368,26 @@ async def test_closing_ends_the_streams_cleanly(server: Served) -> None:
         assert follower.names == ["history", "message"]
         assert not follower.failed
     assert json.loads(follower.events[1].data)["message"]["content"][0]["text"] == "the last words"
+
+
+async def test_what_waits_for_followers_who_do_not_read_is_bounded(state: Path) -> None:
+    """Each asks for a long history and takes nothing of it; those that hold most are let go."""
+    most = 2_000_000
+    async with serving(state, limits=Limits(held=most)) as server:
+        await send(server.runtime, MAIN, "say one")
+        for _ in range(4):
+            await server.runtime.append(MAIN, user_draft("x" * 200_000), OPERATOR)
+        head = f"GET {history_path(MAIN)}?follow=1&limit=1000 HTTP/1.1\r\nHost: localhost\r\n"
+        writers = list[asyncio.StreamWriter]()
+        for _ in range(8):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.door.port, limit=1024)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            writer.write(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
+            writers.append(writer)
+        await until(lambda: server.context.metrics.value("followers") > 0)
+        await until(lambda: any(writer.transport.is_closing() for writer in writers) or server.context.held.total == 0)
+        assert server.context.held.total <= most
+        for writer in writers:
+            writer.transport.abort()
+        await until(lambda: server.context.metrics.value("followers") == 0)
+        assert server.context.held.total == 0

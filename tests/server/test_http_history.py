@@ -1,6 +1,7 @@
 """Pages of transcripts over HTTP (G1, G2)."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model.access import OPERATOR
+from core.model.access import ALL, OPERATOR
+from core.model.errors import Invalid
+from core.model.keys import resolve
 from core.model.messages import Draft, text_block, user_draft
+from core.store import messages
 from tests.support.runtimes import MAIN, running, send, transcript
 from tests.support.servers import Served, history_path, served, serving
 from tests.support.stores import create, say, tool_draft
@@ -215,3 +219,65 @@ async def _page_through(state: Path, arrivals: list[int], limit: int, already: i
                 break
             cursor = page["nextCursor"]
         assert found == list(range(1, already + 1))
+
+
+# What one answer may cost
+
+
+async def test_a_page_of_long_messages_ends_sooner_and_says_where_to_go_on(
+    server: Served, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "PAGE_CHARS", 100_000)
+    for n in range(9):
+        await server.runtime.append(ROOM, user_draft(f"{n}" * 30_000), OPERATOR)
+    everything = (await server.runtime.history(ROOM, ALL, limit=1000)).messages
+    assert len(everything) == 4, "the last of them crosses the line"
+    found, cursor = list[int](), None
+    while True:
+        query = {"limit": "1000"} | ({"cursor": cursor} if cursor else {})
+        page = (await client.get(history_path(ROOM), params=query)).json()
+        assert page["items"] == page["messages"]
+        assert 1 <= len(page["items"]) <= 4
+        found = seqs(page) + found
+        if not page["hasMore"]:
+            break
+        cursor = page["nextCursor"]
+    assert found == list(range(1, 11)), "each once, and none is missing"
+    one = (await client.get(history_path(ROOM), params={"limit": "1"})).json()
+    assert (seqs(one), one["hasMore"]) == ([10], True)
+
+
+async def test_one_message_that_is_longer_than_a_page_is_a_page(
+    server: Served, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "PAGE_CHARS", 1000)
+    await server.runtime.append(ROOM, user_draft("x" * 300_000), OPERATOR)
+    page = (await client.get(history_path(ROOM))).json()
+    assert (seqs(page), page["hasMore"]) == ([2], True)
+    assert page["items"][0]["content"][0]["text"] == "x" * 300_000
+    assert server.context.held.total == 0
+
+
+async def test_a_follower_of_long_messages_misses_none(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "PAGE_CHARS", 20_000)
+    async with server.client() as client:
+        session = await server.runtime.get_session(ROOM, ALL)
+        for n in range(40):
+            await server.runtime.append(ROOM, user_draft(f"{n}" * 2_000), OPERATOR)
+        headers = {"last-event-id": f"{session.session_id}:1"}
+        async with client.stream("GET", f"{history_path(ROOM)}?follow=1", headers=headers) as stream:
+            told = list[int]()
+            async for line in stream.aiter_lines():
+                if line.startswith("id:"):
+                    told.append(int(line.rpartition(":")[2]))
+                if told and told[-1] == 41:
+                    break
+    assert told == list(range(2, 42))
+
+
+async def test_a_long_key_is_refused_before_it_is_looked_at() -> None:
+    began = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(Invalid, match="longer than 512 bytes"):
+            resolve("x" * 7_900_000, "main")
+    assert time.monotonic() - began < 1

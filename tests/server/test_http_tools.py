@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from core.model.access import OPERATOR
+from core.model.access import ALL, OPERATOR
 from core.model.sessions import SessionPatch
 from core.server import invoke
 from core.server.context import Limits
@@ -221,3 +221,31 @@ async def test_a_body_that_does_not_come_is_not_waited_for(server: Served, monke
             writer.close()
         finally:
             sending.cancel()
+
+
+@pytest.mark.spec("G7", "T1", "W1")
+async def test_null_is_nothing_and_the_defaults_may_be_said_aloud(client: httpx.AsyncClient) -> None:
+    body: dict[str, Any] = {"tool": "sessions_list", "name": None, "args": None, "sessionKey": None}
+    answer = await client.post("/tools/invoke", json=body)
+    assert answer.json()["result"]["details"]["count"] == 2
+    aloud: dict[str, Any] = {"runtime": "subagent", "thread": False, "mode": "run", "cleanup": None}
+    spawned = await call(client, "sessions_spawn", {"task": "say three", **aloud})
+    assert spawned.json()["result"]["details"]["status"] == "accepted"
+    for name, value in (("runtime", "acp"), ("thread", True), ("mode", "session")):
+        refused = await call(client, "sessions_spawn", {"task": "x", name: value})
+        assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request")
+        assert "yet; " in refused.json()["error"]["message"]
+
+
+@pytest.mark.spec("K6")
+async def test_an_id_is_taken_for_a_key_over_http(server: Served, client: httpx.AsyncClient) -> None:
+    row = await server.runtime.get_session(OPS, ALL)
+    for ref in (OPS, row.session_id):
+        page = await client.get(f"/sessions/{ref}/history")
+        assert (page.status_code, page.json()["sessionKey"]) == (200, OPS)
+        sent = await call(client, "sessions_send", {"sessionKey": "main", "message": "say x"}, sessionKey=ref)
+        assert sent.json()["result"]["details"]["status"] == "ok"
+    assert (await client.get("/sessions/nonsense/history")).status_code == 404
+    nobody = await call(client, "sessions_send", {"sessionKey": "main", "message": "say x"}, sessionKey="nonsense")
+    assert nobody.status_code == 404
+    assert "nonsense" in nobody.json()["error"]["message"]

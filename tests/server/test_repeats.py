@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from core.model.errors import Conflict, Invalid
+from core.model.errors import Conflict, Invalid, Unavailable
 from core.server.repeats import KEPT, Repeats
 
 
@@ -55,6 +55,38 @@ async def test_a_refusal_is_the_answer_to_both() -> None:
     for _ in range(2):
         with pytest.raises(Invalid, match="no"):
             await repeats.once("k", "what", refuse)
+
+
+async def test_what_cannot_be_done_now_is_tried_again() -> None:
+    repeats, change = Repeats(), Change()
+
+    async def full() -> None:
+        raise Unavailable("the disk is full")
+
+    with pytest.raises(Unavailable):
+        await repeats.once("k", "what", full)
+    assert await repeats.once("k", "what", change) == 1
+    with pytest.raises(Conflict):
+        await repeats.once("k", "something else", change)
+
+
+async def test_an_error_is_not_reported_as_lost_when_whoever_asked_is_gone() -> None:
+    repeats, reported, go = Repeats(), list[str](), asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what["message"]))
+
+    async def refuse() -> None:
+        await go.wait()
+        raise Invalid("no")
+
+    asking = asyncio.create_task(repeats.once("k", "what", refuse))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    go.set()
+    with pytest.raises(Invalid, match="no"):
+        await repeats.once("k", "what", refuse)
+    await asyncio.sleep(0)
+    assert reported == []
 
 
 async def test_only_the_newest_are_remembered_and_none_that_is_at_work() -> None:

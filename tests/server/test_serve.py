@@ -1,12 +1,16 @@
 """`switchboard serve` as a process: what it says, what it refuses, and how it ends (G8)."""
 
+import asyncio
 import contextlib
 import json
 import os
 import pty
+import resource
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Generator
@@ -19,7 +23,9 @@ from httpx_sse import connect_sse
 
 from core.config.token import kept_token
 from core.model.errors import Unavailable
+from core.remote.local import attach
 from core.store.lock import current_owner
+from core.wire.local import SOCKET_NAME
 from tests.cli.program import COMMAND, Started, program, started
 from tests.support.stores import ROOT
 
@@ -135,21 +141,89 @@ def _on_a_terminal() -> str:
 
 
 def test_a_token_file_that_is_no_secret_is_refused(tmp_path: Path) -> None:
-    token, is_new = kept_token(tmp_path)
-    assert is_new
-    assert kept_token(tmp_path) == (token, False)
+    token, is_new, was_empty = kept_token(tmp_path)
+    assert (is_new, was_empty) == (True, False)
+    assert kept_token(tmp_path) == (token, False, False)
     path = tmp_path / "gateway.token"
     path.chmod(0o644)
     with pytest.raises(Unavailable, match="can be read by others"):
         kept_token(tmp_path)
     path.chmod(0o600)
-    path.write_text("\n")
-    with pytest.raises(Unavailable, match="is empty"):
-        kept_token(tmp_path)
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Unavailable, match="cannot be read"):
         kept_token(tmp_path)
+
+
+MAKE_TOKEN = """
+import sys
+from pathlib import Path
+from core.config.token import kept_token
+from core.model.errors import Unavailable
+try:
+    kept_token(Path(sys.argv[1]))
+except Unavailable as error:
+    print(error.message)
+"""
+KILLED_TOKEN = """
+import os, signal, sys
+from pathlib import Path
+from core.config.token import kept_token
+state, name, when = sys.argv[1:]
+real = getattr(os, name)
+def call(*args, **more):
+    if when == "after":
+        real(*args, **more)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(os, name, call)
+kept_token(Path(state))
+"""
+
+
+@pytest.mark.parametrize("left", ["", "\n"])
+def test_an_empty_token_file_is_made_anew_with_a_word(home: Path, left: str) -> None:
+    path = home / "state" / "gateway.token"
+    path.parent.mkdir(0o700)
+    path.touch(0o600)
+    path.write_text(left)
+    with service(home) as serving:
+        serving.process.wait_for(f"the token file {path} was empty: it holds a new token now")
+        assert serving.process.end(signal.SIGTERM).code == 0
+    assert len(path.read_text().strip()) == 43
+
+
+def test_a_kill_while_the_token_is_made_leaves_a_whole_one_or_none(tmp_path: Path) -> None:
+    whole: list[str] = []
+    for call in ("open", "fsync", "link", "unlink"):
+        for when in ("before", "after"):
+            state = tmp_path / f"{call}-{when}"
+            state.mkdir(0o700)
+            line = [sys.executable, "-c", KILLED_TOKEN, str(state), call, when]
+            done = subprocess.run(line, cwd=ROOT, check=False, capture_output=True, text=True)
+            assert done.returncode == -signal.SIGKILL, done.stderr
+            path = state / "gateway.token"
+            if path.exists():
+                whole.append(state.name)
+                assert len(path.read_text().strip()) == 43
+            assert len(kept_token(state).value) == 43
+    assert whole == ["link-after", "unlink-before", "unlink-after"]
+
+
+def test_a_token_on_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    def no_room() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+
+    done = subprocess.run(
+        [sys.executable, "-c", MAKE_TOKEN, str(tmp_path)],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        preexec_fn=no_room,
+    )
+    assert done.stdout == f"{tmp_path}/gateway.token cannot be written: File too large\n", done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_second_server_names_the_first(home: Path) -> None:
@@ -203,8 +277,10 @@ def test_wrong_words_are_named(home: Path, line: list[str], words: str) -> None:
     ("auth", "words"),
     [
         ('{token: {env: "GATEWAY_TOKEN"}}', "GATEWAY_TOKEN, which holds the gateway's token, is not set"),
-        ('{token: "a", readOnlyToken: "a"}', "readOnlyToken is the same as gateway.auth.token"),
+        ('{token: "the-same-one", readOnlyToken: "the-same-one"}', "readOnlyToken is the same as gateway.auth.token"),
         ('{token: "two words"}', "no HTTP header can carry"),
+        ('{token: "x"}', "gateway.auth.token has 1 of at least 8 characters: choose another, `openssl rand -hex 32`"),
+        ('{token: "long-enough", readOnlyToken: "1234567"}', "gateway.auth.readOnlyToken has 7 of at least 8"),
         ('{mode: "none"}', 'expected "token"'),
         ('{token: {env: "A", file: "b"}}', "must be one of"),
     ],
@@ -320,3 +396,21 @@ def test_a_second_signal_ends_it_at_once(home: Path) -> None:
         serving.process.wait_for("closing: waiting")
         assert serving.process.end(signal.SIGTERM).code == -signal.SIGTERM
     assert words_of(home, "main")[0] == "be slow 60"
+
+
+def test_whoever_works_on_the_socket_counts_as_connected_too(home: Path) -> None:
+    async def on_the_socket(client: httpx.Client) -> None:
+        async with asyncio.timeout(20):
+            while not (home / "state" / SOCKET_NAME).exists():
+                await asyncio.sleep(0.01)
+        gateway = await attach(home / "state")
+        try:
+            told = (await asyncio.to_thread(client.get, "/metrics")).text
+            assert "\nswitchboard_conversations 1\n" in told
+            assert 'switchboard_requests_total{method="port.describe"} 1' in told
+        finally:
+            await gateway.close()
+
+    with service(home) as serving, serving.client() as client:
+        assert "\nswitchboard_conversations 0\n" in client.get("/metrics").text
+        asyncio.run(on_the_socket(client))

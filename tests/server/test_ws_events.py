@@ -1,4 +1,5 @@
-"""What a client hears over WebSocket, in which order, and who hears what (PROTOCOL I.3, I.4, II.5; G4-G6)."""
+"""What a client hears over WebSocket, in which order, and who hears what (protocol#watchers, protocol#events,
+protocol#our-events; G4-G6)."""
 
 import asyncio
 import json
@@ -10,7 +11,9 @@ import pytest
 import websockets
 
 from core.agents.port import AgentEvent, Reply, TextDelta, ToolEnded, ToolStarted, Turn
+from core.model.access import OPERATOR
 from core.model.messages import Usage, text_block, tool_call_block
+from core.model.sessions import NewSession
 from core.server import conversation
 from core.server.reply import Reply as Words
 from tests.support.runtimes import MAIN, Agent, begin, until, words
@@ -310,6 +313,8 @@ async def test_a_cursor_brings_back_what_changed_meanwhile(tmp_path: Path) -> No
 
 async def test_following_too_many_sessions(tmp_path: Path) -> None:
     async with serving(tmp_path, subscriptions=2) as served, connected(served) as client:
+        for number in (1, 2, 3):
+            await served.runtime.create(NewSession(f"agent:main:s{number}"), OPERATOR)
         for number in (1, 2, 2):
             await client.ask("sessions.messages.subscribe", key=f"agent:main:s{number}")
         error = await client.error("sessions.messages.subscribe", key="agent:main:s3")

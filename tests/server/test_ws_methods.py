@@ -1,6 +1,8 @@
-"""Every method over WebSocket: what it answers and refuses, and the scope it needs (PROTOCOL I.5, II.2, II.7-9)."""
+"""Every method over WebSocket: what it answers and refuses, and the scope it needs (protocol#methods,
+protocol#our-methods, protocol#our-send-policy, protocol#roles, protocol#status-words)."""
 
 import contextlib
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ from core.model.access import OPERATOR
 from core.model.sessions import NewSession
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import RuleSet
-from core.server.auth import ADMIN, READ, WRITE
+from core.server.auth import ADMIN, PAIRING, READ, WRITE
 from core.server.methods import METHODS
-from tests.support.runtimes import MAIN, Agent, words
-from tests.support.web_socket import Client, Refused, connected, serving
+from core.server.methods.chat import MAX_HISTORY
+from tests.support.runtimes import MAIN, Agent, call, words
+from tests.support.stores import create, say
+from tests.support.web_socket import READ_TOKEN, Client, Refused, connected, serving
 
 COMPAT = sorted(name for name in METHODS if not name.startswith("port."))
 NEEDS: dict[str, dict[str, Any]] = {
@@ -42,6 +46,8 @@ NEEDS: dict[str, dict[str, Any]] = {
     "deliveries.retry": {"id": "nope"},
     "deliveries.drop": {"id": "nope"},
     "exchanges.list": {"key": "main"},
+    "device.pair.remove": {"deviceId": "nope"},
+    "device.token.revoke": {"deviceId": "nope"},
 }
 
 
@@ -306,7 +312,7 @@ async def test_a_wait_goes_on_over_another_connection(tmp_path: Path) -> None:
             assert found["endedAt"] >= found["startedAt"]
         async with connected(served) as client:
             assert (await client.ask("agent.wait", runId="k", timeoutMs=60_000))["status"] == "ok", "answers at once"
-            assert await client.ask("agent.wait", runId="nope", timeoutMs=10) == {"runId": "nope", "status": "timeout"}
+            assert (await client.ask("agent.wait", runId="nope", timeoutMs=10))["status"] == "timeout"
 
 
 async def test_tools_are_listed_and_run(tmp_path: Path) -> None:
@@ -314,9 +320,6 @@ async def test_tools_are_listed_and_run(tmp_path: Path) -> None:
         await talk(client)
         groups = (await client.ask("tools.catalog"))["groups"]
         assert "sessions_list" in [tool["id"] for tool in groups[0]["tools"]]
-        child = "agent:main:subagent:3f1c1f3e-5f0e-4d7c-9a55-0a8f6f0f7a11"
-        own = (await client.ask("tools.effective", sessionKey=child))["groups"]
-        assert "sessions_spawn" not in [tool["id"] for tool in own[0]["tools"]]
         found = await client.ask("tools.invoke", name="sessions_list", args={"limit": 5})
         assert (found["ok"], found["toolName"]) == (True, "sessions_list")
         assert found["output"]["details"]["sessions"][0]["key"] == "main"
@@ -324,6 +327,9 @@ async def test_tools_are_listed_and_run(tmp_path: Path) -> None:
             "tools.invoke", name="sessions_send", args={"sessionKey": "main", "message": "more", "timeoutSeconds": 10}
         )
         assert (sent["output"]["details"]["status"], sent["output"]["details"]["reply"]) == ("ok", "echo more")
+        child = (await call(served.runtime, "sessions_spawn", task="look"))["childSessionKey"]
+        own = (await client.ask("tools.effective", sessionKey=child))["groups"]
+        assert "sessions_spawn" not in [tool["id"] for tool in own[0]["tools"]]
         missing = await client.ask("tools.invoke", name="exec", args={})
         assert (missing["ok"], missing["error"]["code"]) == (False, "not_found")
         error = await client.error("tools.invoke", name="sessions_history", args={})
@@ -397,12 +403,100 @@ async def test_deliveries_and_exchanges(tmp_path: Path) -> None:
         assert (await client.error("deliveries.retry", id="nope"))["details"]["code"] == "NOT_FOUND"
 
 
-@pytest.mark.parametrize("method", COMPAT)
-async def test_parameters_are_closed(tmp_path: Path, method: str) -> None:
+CLOSED = [name for name in COMPAT if METHODS[name].params.model_config.get("extra") == "forbid"]
+
+
+@pytest.mark.parametrize("method", CLOSED)
+async def test_a_change_is_not_done_in_part(tmp_path: Path, method: str) -> None:
     async with serving(tmp_path) as served, connected(served) as client:
         error = await client.error(method, **NEEDS.get(method, {}), bogus=1)
         assert error["code"] == "INVALID_REQUEST"
         assert error["message"] == f"invalid {method} params: at root: unexpected property 'bogus'"
+
+
+async def test_what_clients_of_other_generations_say_beside_is_ignored_counted_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert CLOSED == ["sessions.delete", "sessions.patch", "sessions.reset"]
+    async with serving(tmp_path, None, Agent()) as served, connected(served) as client:
+        for method in COMPAT:
+            if method not in CLOSED:
+                more = {"cleanupBundleMcpOnRunEnd": True, "\x1b[31m" * 40: None}
+                with contextlib.suppress(Refused):
+                    await client.ask(method, **NEEDS.get(method, {}), **more)
+                assert "unexpected" not in str(client.refused), method
+        metrics = served.context.metrics
+        assert metrics.value("parameters_ignored", label="agent") == 2
+        assert metrics.value("parameters_ignored", label="chat.history") == 2
+        told = [line for line in caplog.messages if "means nothing here" in line]
+        assert 'the parameter "cleanupBundleMcpOnRunEnd" of agent means nothing here: it is ignored' in told
+        assert len(told) == len(set(told))
+        assert "\x1b" not in "".join(told)
+        before = len(caplog.messages)
+        await client.ask("chat.history", sessionKey="main", cleanupBundleMcpOnRunEnd=True)
+        assert len(caplog.messages) == before
+
+
+async def test_a_bare_key_is_one_of_the_agents(tmp_path: Path) -> None:
+    async with serving(tmp_path, None, Agent()) as served, connected(served) as client:
+        for key in ("foo", "acp-bridge:x"):
+            sent = await client.ask("chat.send", sessionKey=key, message="hello", idempotencyKey=f"to {key}")
+            await client.ask("agent.wait", runId=sent["runId"])
+            full = f"agent:main:{key}"
+            assert (await client.ask("chat.history", sessionKey=key))["sessionKey"] == full
+            assert (await client.ask("sessions.describe", key=key))["session"]["key"] == full
+            assert (await client.ask("sessions.messages.subscribe", key=key))["key"] == full
+        run = await client.ask("agent", sessionKey="bar", message="hello", idempotencyKey="bar")
+        assert run["sessionKey"] == "agent:main:bar"
+        nobody = "11111111-2222-4333-8444-555555555555"
+        error = await client.error("chat.send", sessionKey=nobody, message="hello", idempotencyKey="nobody")
+        assert nobody in error["message"]
+        listed = await client.ask("sessions.list")
+        assert sorted(row["key"] for row in listed["sessions"]) == [
+            "agent:main:acp-bridge:x",
+            "agent:main:bar",
+            "agent:main:foo",
+        ]
+
+
+async def test_a_history_is_bounded_without_being_asked_to_and_goes_on_where_it_ends(tmp_path: Path) -> None:
+    """The store ends a page after the message that fills it, which the answer leaves out when it is too long."""
+    sizes = [MAX_HISTORY + 1, 3_000_000, 5_000_000, 900_000, 900_000, 900_000]
+    async with serving(tmp_path, None, Agent()) as served, connected(served) as client:
+        await served.runtime.store.write(lambda tx: create(tx, MAIN))
+        for size in sizes:
+            await served.runtime.store.write(lambda tx, size=size: say(tx, MAIN, "x" * size))
+        seqs: list[list[int]] = []
+        for _ in range(4):
+            offset = sum(map(len, seqs))
+            page = await client.ask("chat.history", sessionKey="main", offset=offset)
+            assert page == await client.ask("chat.history", sessionKey="main", offset=offset, maxBytes=100_000_000)
+            seqs.append([message["seq"] for message in page["messages"]])
+            assert page.get("nextOffset") == (offset + len(seqs[-1]) if page["hasMore"] else None)
+        assert seqs == [[4, 5, 6], [3], [2], [1]], "one is given however long it is"
+        assert not page["hasMore"]
+
+
+async def test_a_web_ui_starts_with_what_it_asks_for(tmp_path: Path) -> None:
+    async with serving(tmp_path, None, Agent()) as served, connected(served) as client:
+        for number in range(5):
+            await client.ask(
+                "chat.send", sessionKey="main", message=f"{'x' * 2000} {number}", idempotencyKey=str(number)
+            )
+            await client.ask("agent.wait", runId=str(number))
+        start = await client.ask("chat.startup", sessionKey="agent:main:main", limit=80, maxBytes=9_000)
+        assert 1 < len(start["messages"]) < 10
+        assert (start["hasMore"], start["nextOffset"]) == (True, len(start["messages"]))
+        older = await client.ask("chat.history", sessionKey="main", offset=start["nextOffset"])
+        assert len(older["messages"]) + len(start["messages"]) == 10
+        assert len((await client.ask("chat.history", sessionKey="main", maxBytes=1))["messages"]) == 1
+        beside = await client.ask("chat.metadata", agentId="main", sessionKey="agent:main:main")
+        assert [model["id"] for model in beside["models"]] == ["builtin"]
+        assert "send" in [command["name"] for command in beside["commands"]]
+        assert (await client.ask("agent.identity.get", agentId="main"))["name"] == "main"
+        assert "Unknown agent" in (await client.error("agent.identity.get", agentId="nobody"))["message"]
+        assert (await client.ask("usage.cost"))["totals"]["totalTokens"] > 0
+        assert (await client.ask("cron.list", compact=True))["jobs"] == []
 
 
 @pytest.mark.parametrize(
@@ -410,7 +504,7 @@ async def test_parameters_are_closed(tmp_path: Path, method: str) -> None:
     [
         ("sessions.list", {"limit": 0}, "at /limit: must be >= 1"),
         ("sessions.list", {"limit": "5"}, "at /limit: must be integer"),
-        ("sessions.list", {"kinds": ["main"]}, "at root: unexpected property 'kinds'"),
+        ("sessions.patch", {"key": "main", "kind": "main"}, "at root: unexpected property 'kind'"),
         ("chat.history", {"sessionKey": "main", "limit": 1001}, "at /limit: must be <= 1000"),
         ("chat.send", {"sessionKey": "main", "message": "x"}, "must have required property 'idempotencyKey'"),
         ("sessions.patch", {"key": "main", "sendPolicy": "maybe"}, "at /sendPolicy: must be one of"),
@@ -427,7 +521,7 @@ async def test_what_is_wrong_is_named(tmp_path: Path, method: str, params: dict[
 async def test_every_method_needs_its_scope(tmp_path: Path, method: str) -> None:
     """A client that lacks exactly the scope is refused; one that has it gets past that."""
     needed = METHODS[method].scope
-    less: dict[str | None, list[str]] = {READ: [], WRITE: [READ], ADMIN: [READ, WRITE]}
+    less: dict[str | None, list[str]] = {READ: [], WRITE: [READ], ADMIN: [READ, WRITE], PAIRING: [READ, WRITE]}
     params = NEEDS.get(method, {})
     async with serving(tmp_path, None, Agent()) as served:
         async with connected(served, scopes=less[needed]) as client:
@@ -446,3 +540,19 @@ async def test_a_method_there_is_not(tmp_path: Path, method: str) -> None:
     async with serving(tmp_path) as served, connected(served) as client:
         error = await client.error(method)
         assert (error["code"], error["message"]) == ("INVALID_REQUEST", f"unknown method: {method}")
+
+
+async def test_the_owner_has_a_backup_written_where_the_gateway_is(tmp_path: Path) -> None:
+    async with serving(tmp_path, None, Agent()) as served, connected(served) as client:
+        await talk(client)
+        told = await client.ask("backup.create")
+        path = Path(told["path"])
+        assert path.parent == served.runtime.store.directory / "backups"
+        assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        data = path.read_bytes()
+        assert (told["bytes"], told["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        assert (told["sessions"], told["messages"]) == (1, 2)
+        assert (await client.ask("backup.create"))["path"] != str(path)
+    async with serving(tmp_path, None, Agent()) as served, connected(served, auth={"token": READ_TOKEN}) as client:
+        with pytest.raises(Refused, match=r"operator\.admin"):
+            await client.ask("backup.create")

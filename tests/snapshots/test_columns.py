@@ -1,4 +1,4 @@
-"""The columns of the session list are straight, whatever the names are made of (LOOK 4)."""
+"""The columns of the session list are straight, whatever the names are made of (console#columns)."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the operator sees: each scene looks as its committed picture does, and says what it must (LOOK)."""
+"""What the operator sees: each scene looks as its committed picture does, and says what it must."""
 
 import re
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from tests.peers.gateways import VERSIONS
+from tests.peers.gateways import OUTERMOST
 from tests.scenes.pictures import FOLDER, SCENES, Picture, Stage, draw
 
 READ = {
@@ -48,7 +48,7 @@ READ = {
     "gateways": ["prod ●", "lab ◌", "home ×", "@prod", "@lab", "evals"],
     "connect": ["4 of 5 in the list", "live 12 ms", "openclaw devices approve 7f3a91", "not connected", "↵ this alone"],
     "refused": ["gateway.tools.allow there must name it", "checkout"],
-    "first-start": ["No session yet.", "set SWITCHBOARD_MODEL_URL", "s send"],
+    "first-start": ["No session yet.", "set SWITCHBOARD_MODEL_URL", "type a message to main", "↵ send"],
     "too-small": ["too small", "40x10"],
     "light": ["● ops"],
     "contrast": ["● ops"],
@@ -101,8 +101,8 @@ async def test_no_cursor_blinks(name: str) -> None:
 
 
 def test_every_picture_has_a_scene() -> None:
-    peers = {f"openclaw-{version}-120x36" for version in VERSIONS.values()}  # drawn by `tests.peers`, of real ones
-    peers |= {f"openclaw-tui-{version}-120x40" for version in VERSIONS.values()}
+    peers = {f"openclaw-{version}-120x36" for version in OUTERMOST}  # drawn by `tests.peers`, of real ones
+    peers |= {f"openclaw-tui-{version}-120x40" for version in OUTERMOST}
     assert {path.stem for path in FOLDER.glob("*")} == {*SCENES, *peers}
 
 

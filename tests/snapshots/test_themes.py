@@ -1,4 +1,4 @@
-"""Text stands at least 4.5:1 from what is behind it, in every theme whose colours are ours (LOOK 5)."""
+"""Text stands at least 4.5:1 from what is behind it, in every theme whose colours are ours (console#contrast)."""
 
 import pytest
 from rich.color import Color

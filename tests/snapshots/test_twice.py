@@ -1,4 +1,4 @@
-"""The same scene local and remote: line for line the same, but for the connection line (DESIGN 1)."""
+"""The same scene local and remote: line for line the same, but for the connection line (architecture#port)."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""DESIGN 5: catching up from any `rev` gives what a subscriber who missed nothing has."""
+"""Catching up from any `rev` gives what a subscriber who missed nothing has (architecture#order)."""
 
 import asyncio
 import tempfile

@@ -1,4 +1,4 @@
-"""DESIGN 5, 11: a full disk refuses in one sentence, loses nothing that was acknowledged, and heals."""
+"""A full disk refuses in one sentence, loses nothing that was acknowledged, and heals (architecture#ownership)."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""DESIGN 3, 5: what is deleted is gone from every table and every index, and a tombstone tells of it."""
+"""What is deleted is gone from every table and every index, and a tombstone tells of it (architecture#order)."""
 
 import sqlite3
 import uuid
@@ -13,10 +13,11 @@ from core.model.events import SessionGone
 from core.model.messages import user_draft
 from core.model.sessions import Session, SessionQuery
 from core.store import deliveries, exchanges, gone, messages, runs, search, sessions
-from core.store.database import Store, Tx, last_rev, migrate, schema_version, store_id
+from core.store.database import Store, Tx, last_rev, store_id
 from core.store.deliveries import NewDelivery
 from core.store.exchanges import NewExchange
 from core.store.runs import NewRun
+from core.store.schema import MIGRATIONS, migrate, schema_version
 from tests.support.stores import create, opened, other_connection, say
 
 KEPT, GONE, OTHER = "agent:main:main", "agent:main:discord:group:gone", "agent:main:other"
@@ -155,7 +156,7 @@ async def test_a_database_of_the_version_before_is_migrated(state: Path) -> None
     assert schema_version(db) == 2
     db.close()
     async with opened(state) as store:
-        assert schema_version(store.db) == 3
+        assert schema_version(store.db) == len(MIGRATIONS)
         await store.write(lambda tx: say(tx, GONE, "still here"))
         await store.write(lambda tx: gone.delete(tx, require(tx, GONE)))
         assert gone.since(store.db, 7) == [SessionGone(last_rev(store.db), GONE, "an id")]

@@ -1,4 +1,4 @@
-"""DESIGN 5: one owner of a state directory, named, and never guessed."""
+"""One owner of a state directory, named, and never guessed (architecture#ownership)."""
 
 import os
 import signal
@@ -11,9 +11,23 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import Conflict
-from core.store.lock import LOCK_NAME, Owner, OwnerLock, current_owner
+from core.store.guard import LOCK_NAME
+from core.store.lock import Owner, OwnerLock, current_owner
 from tests.support.stores import ROOT
 
+NO_NAMES = [
+    b"",
+    b"{",
+    b"5",
+    b'{"pid": "x"}',
+    b"\xff\xfe",
+    b"[" * 4096,
+    b'{"pid": 1e999, "command": "x", "startedAt": 0}',
+    b'{"pid": 7, "pid": 8, "command": "x", "startedAt": 0}',
+    b'{"pid": 7, "command": "x", "startedAt": NaN}',
+    b'{"pid": 7, "command": "x", "startedAt": 1' + b"0" * 400 + b"}",
+    b'{"pid": 7, "command": "x", "startedAt": 1' + b"0" * 4050 + b"}",
+]
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -94,7 +108,7 @@ def test_who_only_looks_never_keeps_an_owner_out(state: Path) -> None:
             watcher.join()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"5", b'{"pid": "x"}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", NO_NAMES, ids=lambda each: str(each[:60]))
 def test_an_owner_that_has_not_written_its_name_is_still_an_owner(state: Path, content: bytes) -> None:
     lock = OwnerLock.acquire(state, "console", 0)
     (state / LOCK_NAME).write_bytes(content)

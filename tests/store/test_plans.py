@@ -139,7 +139,8 @@ def test_history_is_read_through_an_index(store: Store, include_tools: bool, bef
         return messages.page(db, long, long.session_id, limit=50, before=before, include_tools=include_tools)
 
     (plan,) = plans(store.db, read)
-    assert "SEARCH messages USING INDEX messages_in_order (session=? AND seq>? AND seq<?)" in plan
+    index = "messages_in_order" if include_tools else "messages_said"
+    assert f"SEARCH messages USING INDEX {index} (session=? AND seq>? AND seq<?)" in plan
     assert no_scan(plan, "messages"), plan
 
 

@@ -1,4 +1,4 @@
-"""DESIGN 5: one writer, group commit, acknowledged after the commit, numbers of order."""
+"""One writer, group commit, acknowledged after the commit, numbers of order (architecture#loop-and-writer)."""
 
 import asyncio
 import sqlite3

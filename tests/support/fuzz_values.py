@@ -255,6 +255,8 @@ def one_of_a_kind(target: str) -> st.SearchStrategy[Any] | None:
     if target == "port.watch":
         fields = {"watch": MEANINGS["watch"], "all": st.booleans()}
         return st.fixed_dictionaries({"feed": st.just(KEPT_FEED)}, optional=fields)
+    if target in {"device.pair.remove", "device.token.revoke"}:
+        return st.fixed_dictionaries({"deviceId": refs("device")})
     if target == "deliveries.drop":
         return st.fixed_dictionaries({"id": refs("doomed")})
     if target == "port.drop_delivery":

@@ -14,6 +14,7 @@ from typing import Any
 from tests.support.stores import other_connection
 
 Rows = dict[str, Any]
+_OF_SESSION = "session = (SELECT id FROM sessions WHERE key = ?)"
 
 
 def look(
@@ -58,9 +59,14 @@ def _runs(db: sqlite3.Connection, found: Rows, *, over: bool) -> Iterator[str]:
         " WHERE m.run_id IS NOT NULL"
     ):
         written.setdefault(run_id, Counter())[key, role] += 1
-    yield from (f"{run_id} has messages and does not exist" for run_id in written if run_id not in found)
+    spent = {run_id for (run_id,) in db.execute("SELECT run_id FROM spent_runs")}  # of sessions that were deleted
+    known = found.keys() | spent
+    yield from (f"{run_id} has messages and does not exist" for run_id in written if run_id not in known)
     for run_id, run in found.items():
         count, key, run_state = written.get(run_id, Counter()), run["key"], run["state"]
+        if run["kind"] == "command":
+            yield from _command(run, count)
+            continue
         replies = count[key, "assistant"] - count[key, "toolResult"]
         is_live = run_state in {"queued", "running"}
         if count[key, "user"] != 1:
@@ -79,15 +85,24 @@ def _runs(db: sqlite3.Connection, found: Rows, *, over: bool) -> Iterator[str]:
             yield f"{run_id} never ended"
 
 
+def _command(run: sqlite3.Row, count: Counter[tuple[str, str]]) -> Iterator[str]:
+    """A command reaches no agent: it is over when it is accepted, and the note of what it did is all of it."""
+    run_id, run_state, note = run["run_id"], run["state"], run["reply_seq"]
+    if count != {(run["key"], "system"): 1}:
+        yield f"the command {run_id} wrote {dict(count)} and not one note"
+    if run_state != "done" or note is None or note != run["input_seq"]:
+        yield f"the command {run_id} is {run_state}, and its note is number {note}"
+
+
 def _exchanges(db: sqlite3.Connection, found: Rows, *, over: bool, steered: bool) -> Iterator[str]:
     """An exchange has the steps that its runs ask for, each once, in turn, and no other."""
     there: dict[str | None, list[str]] = {}
     for run_id, run in found.items():
         there.setdefault(run["exchange"], []).append(run_id)
-    keys = {key for (key,) in db.execute("SELECT key FROM sessions")}
+    deleted = {key for (key,) in db.execute("SELECT key FROM gone")}  # though there may be a new one of that key
     for exchange in db.execute("SELECT * FROM exchanges").fetchall():
-        if steered and not {exchange["requester"], exchange["target"]} <= keys:
-            continue  # a side was deleted, and its runs with it
+        if steered and deleted & {exchange["requester"], exchange["target"]}:
+            continue  # its runs went with it
         expected, outcome, announces = _walk(db, exchange, found)
         own = exchange["exchange_id"]
         if there.get(own) != expected:
@@ -108,11 +123,13 @@ def _walk(db: sqlite3.Connection, exchange: sqlite3.Row, found: Rows) -> tuple[l
         if run is None or run["state"] in {"queued", "running"}:
             return path, None, False
         well, words = run["state"] == "done", _said(db, run)
-        if run_id.endswith(":announce"):
+        if run_id == f"{own}:announce":
             return path, *_announced(exchange["kind"], run["state"], words)
         if exchange["kind"] == "spawn":
             if not well:
                 return path, "done", True
+            if f"{own}:announce" not in found and _has_children_at_work(db, exchange["target"]):
+                return path, None, False  # it waits for them
         elif not well and (turn == 0 or run["state"] in {"aborted", "interrupted"}):
             return path, run["state"], False
         elif (
@@ -125,25 +142,30 @@ def _walk(db: sqlite3.Connection, exchange: sqlite3.Row, found: Rows) -> tuple[l
             run_id = f"{own}:{turn}"
             path.append(run_id)
             continue
-        elif exchange["target"].startswith("cron:") or (
-            f"{own}:announce" not in found and _is_silenced(db, own)
-        ):  # nobody is asked what to say there
+        elif f"{own}:announce" not in found and _is_silenced(db, own):  # nobody is asked what to say there
             return path, "done", False
         run_id = f"{own}:announce"
         path.append(run_id)
 
 
 def _is_kept_from(exchange: sqlite3.Row, turn: int) -> bool:
-    """Return whether a send policy denied that turn (P4)."""
+    """Return whether a send policy denied that turn (P4), or there was nobody to take it."""
     next_key = exchange["requester"] if turn % 2 else exchange["target"]
-    reasons = (f"{next_key} is denied by ", "the announce step ended: ")  # the second one stands in place of the first
+    # The last one stands in place of the others.
+    reasons = (f"{next_key} is denied by ", "one side does not exist", "the announce step ended: ")
     return exchange["turn"] < turn and (exchange["reason"] or "").startswith(reasons)
 
 
 def _is_silenced(db: sqlite3.Connection, own: str) -> bool:
-    """Return whether the announce was kept back before its end: by a send policy (P4), or for want of a channel."""
+    """Return whether a send policy kept the announce back before its end (P4)."""
     row = db.execute("SELECT reason FROM deliveries WHERE exchange_id = ? AND state = 'skipped'", (own,)).fetchone()
-    return row is not None and (row[0] or "").startswith(("denied by ", "the session has no channel"))
+    return row is not None and (row[0] or "").startswith("denied by ")
+
+
+def _has_children_at_work(db: sqlite3.Connection, key: str) -> bool:
+    """Return whether a session has spawned what has not announced yet."""
+    found = db.execute("SELECT 1 FROM exchanges WHERE requester = ? AND kind = 'spawn' AND state <> 'ended'", (key,))
+    return found.fetchone() is not None
 
 
 def _announced(kind: str, run_state: str, words: str) -> tuple[str, bool]:
@@ -178,6 +200,8 @@ def _ends(
     ).fetchone()[0]
     if posted != announces:
         yield f"{own} is {exchange['state']} and was posted {posted} times"
+    if outcome is not None:
+        yield from _handed_on(db, exchange)
     archived, is_parent = db.execute(
         "SELECT archived_at, EXISTS (SELECT 1 FROM sessions WHERE spawned_by = s.key) FROM sessions AS s WHERE key = ?",
         (exchange["target"],),
@@ -185,6 +209,27 @@ def _ends(
     due = outcome is not None and bool(exchange["cleanup"])
     if due != (archived is not None) and not is_parent and not steered:  # what its own child posts brings it back
         yield f"{own} has come to {outcome} with cleanup {exchange['cleanup']} and was archived at {archived}"
+
+
+def _handed_on(db: sqlite3.Connection, exchange: sqlite3.Row) -> Iterator[str]:
+    """What a sub-agent was told by its own is known to whoever started it, once it has announced.
+
+    Its announce step had read it, or it was told along with the announce, or it was handed on.
+    """
+    own, child = exchange["exchange_id"], exchange["target"]
+    row = db.execute("SELECT input_seq FROM runs WHERE run_id = ?", (f"{own}:announce",)).fetchone()
+    asked = row[0] if row is not None else 0
+    told = dict[str, str]()
+    for run_id, body in db.execute(f"SELECT run_id, body FROM messages WHERE {_OF_SESSION}", (exchange["requester"],)):
+        told[run_id] = told.get(run_id, "") + json.loads(body)["content"][0].get("text", "")
+    for seq, run_id, body in db.execute(
+        f"SELECT seq, run_id, body FROM messages WHERE {_OF_SESSION} AND role = 'user' AND run_id IN"
+        " (SELECT exchange_id FROM exchanges WHERE kind = 'spawn' AND target <> ?)",
+        (child, child),
+    ).fetchall():
+        text = json.loads(body)["content"][0]["text"]
+        if seq > asked and run_id not in told and text not in told.get(own, ""):
+            yield f"{run_id} was told to {child} only, which has announced"
 
 
 def _deliveries(db: sqlite3.Connection, taken: Mapping[str, int], *, over: bool) -> Iterator[str]:

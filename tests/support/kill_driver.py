@@ -4,8 +4,9 @@
 
 Imports everything once, then waits for lines `STATE MODE PREFIX` and forks a process for each: that one takes the state
 directory over and works until it is killed. Modes: `send` and `stream` give single messages to many sessions,
-`exchange` has sessions send to each other and spawn, with announces to a channel on that port. Every mode goes on with
-what the one before left.
+`exchange` has sessions send to each other and spawn, with announces to a channel on that port. In every mode somebody
+makes sessions and deletes them, and sets overrides on keys without a session. Every mode goes on with what the one
+before left.
 
 Each of these is one line, written at once:
 
@@ -17,6 +18,9 @@ Each of these is one line, written at once:
     replying ID             a turn of a reply-back loop is at work
     announcing ID           an announce step is at work
     delivering ID           a channel is being asked
+    creating KEY, created KEY ID            around the creation of a session with that id
+    deleting KEY RUN, deleted KEY           around the deletion of a session in which that run had ended
+    overriding KEY WORD, overridden KEY     around an override of the send policy of a key without a session
     wrong WORDS             something that must never be
 """
 
@@ -35,6 +39,7 @@ from core.config.settings import ModelSettings, Settings
 from core.model.access import OPERATOR, Operator
 from core.model.messages import Usage, text_block, tool_call_block
 from core.model.runs import RunRequest, SpawnSpec
+from core.model.sessions import NewSession, SessionPatch
 from core.rules.limits import SpawnLimits
 from core.rules.ruleset import RuleSet
 from core.runtime.gateway import Runtime
@@ -46,7 +51,7 @@ from tests.support.channel_sink import HttpChannel
 SESSIONS = 24
 PAIRS = 6
 SETTINGS = Settings(
-    rules=RuleSet(spawning=SpawnLimits(max_children=1000)), max_concurrent=SESSIONS, max_ping_pong_turns=2
+    rules=RuleSet(spawning=SpawnLimits(max_children=1000)), max_concurrent=SESSIONS + 1, max_ping_pong_turns=2
 )
 
 
@@ -152,6 +157,39 @@ async def exchange_for_ever(runtime: Runtime, number: int, prefix: str) -> None:
         await ended(runtime, run_id)
 
 
+async def delete_for_ever(runtime: Runtime, prefix: str) -> None:
+    """Override the send policy of a key without a session; make a session, use it once and delete it; and so on."""
+    count = 0
+    while True:
+        count += 1
+        run_id = f"{prefix}-b{count}"
+        waiting, brief = f"agent:main:waiting-{run_id}", f"agent:main:brief-{run_id}"
+        word = "deny" if count % 2 else "allow"
+        mark(f"overriding {waiting} {word}")
+        await runtime.patch(waiting, SessionPatch({"sendPolicy": word}), OPERATOR)
+        mark(f"overridden {waiting}")
+        if count % 3 == 0:
+            await create(runtime, waiting)
+        await create(runtime, brief)
+        await accept(runtime, brief_request(brief, run_id), OPERATOR)
+        await ended(runtime, run_id)
+        mark(f"deleting {brief} {run_id}")
+        await runtime.delete(brief, OPERATOR)
+        mark(f"deleted {brief}")
+
+
+def brief_request(key: str, run_id: str) -> RunRequest:
+    """Return the one message to a session that is deleted afterwards; the same each time."""
+    return RunRequest(key, f"{run_id} {'x' * 10}", run_id, create=True)
+
+
+async def create(runtime: Runtime, key: str) -> None:
+    """Make a session."""
+    mark(f"creating {key}")
+    session = await runtime.create(NewSession(key), OPERATOR)
+    mark(f"created {key} {session.session_id}")
+
+
 async def accept(runtime: Runtime, request: RunRequest, caller: Operator) -> None:
     """Have a run accepted."""
     mark(f"sending {request.run_id}")
@@ -182,7 +220,7 @@ async def work(state: Path, mode: str, prefix: str, port: int) -> None:
         count = SESSIONS if mode == "stream" else 6
         working = [send_for_ever(runtime, number, prefix, wait=mode == "stream") for number in range(count)]
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*working)
+        await asyncio.gather(*working, delete_for_ever(runtime, prefix))
 
 
 def fork_for_ever(port: int) -> None:

@@ -6,6 +6,7 @@ kills until each of the seven phases was hit that often (143: a thousand kills a
 table. The phases: before the acknowledgement (a message was given to the writer), in the commit, streaming (runs are at
 work and nothing is being written), a turn of a reply-back loop, an announce step, delivering (a channel is being
 asked), recovering. The channel is a real server in this process; now and then it is busy, refuses, or hangs up.
+Meanwhile sessions are deleted and overrides set (`tests.support.kill_promises`).
 """
 
 import argparse
@@ -26,11 +27,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from core.model.access import All
+from core.model.sessions import SessionQuery
 from core.runtime.gateway import Runtime
 from core.store import runs
 from tests.support.channel_sink import Accept, Answer, Busy, ChannelSink, Die, Post, Refuse
 from tests.support.invariants import look
 from tests.support.kill_driver import SETTINGS, SlowAgent
+from tests.support.kill_promises import Promises
 from tests.support.runtimes import until
 from tests.support.stores import ROOT, other_connection
 
@@ -58,8 +62,10 @@ class Report:
     """What a series of kills came to.
 
     Attributes:
-        acknowledged: Ids of all runs whose acceptance was acknowledged, in the state directory at hand.
+        acknowledged: Ids of all runs whose acceptance was acknowledged, in the state directory at hand; without those
+            of sessions that somebody began to delete.
         ended: Ids of those whose end was acknowledged too.
+        promises: What was acknowledged of sessions and overrides there.
         problems: Everything that must not be; empty when all is well.
         counted: What there was in all state directories, by name.
     """
@@ -67,6 +73,7 @@ class Report:
     kills: Counter[str] = field(default_factory=Counter[str])
     acknowledged: set[str] = field(default_factory=set[str])
     ended: set[str] = field(default_factory=set[str])
+    promises: Promises = field(default_factory=Promises)
     problems: list[str] = field(default_factory=list[str])
     log: list[str] = field(default_factory=list[str])
     counted: Counter[str] = field(default_factory=Counter[str])
@@ -181,6 +188,7 @@ def campaign(folder: Path, count: int, *, seed: int, seconds: float, echo: bool 
             count_up(state, report)
             report.acknowledged.clear()
             report.ended.clear()
+            report.promises = Promises()
             sink.clear()
     return report
 
@@ -244,6 +252,11 @@ def take_in(report: Report, lines: list[str]) -> None:
             report.ended.add(rest)
         elif word == "wrong":
             report.problems.append(rest)
+        else:
+            report.promises.take_in(word, rest)
+    brief = {deletion.run_id for deletion in report.promises.deletions.values()}
+    report.acknowledged -= brief
+    report.ended -= brief
 
 
 def problems(state: Path, report: Report, sink: Sink, *, over: bool = False) -> list[str]:
@@ -251,6 +264,7 @@ def problems(state: Path, report: Report, sink: Sink, *, over: bool = False) -> 
     found = list(look(state, sink.taken, report.acknowledged, over=over))
     with contextlib.closing(other_connection(state)) as db:
         states = dict(db.execute("SELECT run_id, state FROM runs"))
+        found += report.promises.problems(state, db)
     return found + [f"{run_id} had ended and is {states.get(run_id)}" for run_id in report.ended - _done(states)]
 
 
@@ -266,7 +280,11 @@ async def recover(state: Path, report: Report, sink: Sink) -> list[str]:
     await runtime.start(SETTINGS, SlowAgent(0, lambda line: None), command="test", channels=channels)
     left = [run.run_id for run in runs.live(runtime.store.db) if run.state == "running"]
     found += [f"{run_id} is left running" for run_id in left if run_id not in runtime.active_runs]
+    found += await report.promises.ask_again(runtime)
     await runtime.drained()
+    listed = (await runtime.list_sessions(SessionQuery(), All())).sessions
+    policies = {session.key: session.send_policy for session in listed}
+    found += report.promises.broken_overrides(await runtime.overrides(), policies)
     still_open = "SELECT count(*) FROM deliveries WHERE state IN ('pending', 'sending')"
     await until(lambda: runtime.store.db.execute(still_open).fetchone()[0] == 0, seconds=60)
     await runtime.close()
@@ -282,6 +300,11 @@ def count_up(state: Path, report: Report) -> None:
     """Add what a directory holds to the figures."""
     report.counted["runs acknowledged"] += len(report.acknowledged)
     report.counted["ends acknowledged"] += len(report.ended)
+    report.counted["deletions acknowledged"] += len(report.promises.deleted)
+    report.counted["deletions cut short"] += len(report.promises.deletions) - len(report.promises.deleted)
+    patched = report.promises.overrides.values()
+    report.counted["overrides acknowledged"] += sum(each.acknowledged for each in patched)
+    report.counted["overrides cut short"] += sum(not each.acknowledged for each in patched)
     with contextlib.closing(other_connection(state)) as db:
         for kind, outcome, number in db.execute("SELECT kind, outcome, count(*) FROM exchanges GROUP BY 1, 2"):
             report.counted[f"{kind} {outcome}"] += number

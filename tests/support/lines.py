@@ -9,7 +9,7 @@ from core.model.access import Scope
 from core.model.connection import REACHED, Connection
 from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged
-from core.model.sessions import Session, SessionPage, SessionQuery
+from core.model.sessions import SearchHit, Session, SessionPage, SessionQuery
 from core.rules.policy import PolicyDecision
 from core.runtime.gateway import Runtime
 
@@ -20,7 +20,7 @@ class Line:
     """A gateway: the runtime behind it, and the way there.
 
     Attributes:
-        answers: While it is not set, no list is answered.
+        answers: While it is not set, no list or search is answered.
         denied: Why actions are refused, by action.
         tells_rules: Whether it says which policy is in effect.
         retried: How often somebody asked to be connected now.
@@ -59,6 +59,12 @@ class Line:
         self._check()
         await self.answers.wait()
         return await self.runtime.list_sessions(query, scope)
+
+    async def search(self, text: str, scope: Scope, **options: Any) -> list[SearchHit]:
+        """Return hits, once there is an answer."""
+        self._check()
+        await self.answers.wait()
+        return await self.runtime.search(text, scope, **options)
 
     def retry(self) -> None:
         """Count it."""

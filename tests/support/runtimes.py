@@ -66,7 +66,7 @@ async def quiet(runtime: Runtime) -> None:
         await runtime.store.write(lambda tx: None)
 
 
-async def call(runtime: Runtime, name: str, caller: Caller = OPERATOR, **arguments: object) -> dict[str, Any]:
+async def call(runtime: Runtime, name: str, caller: Caller = OPERATOR, /, **arguments: object) -> dict[str, Any]:
     """Run a session tool."""
     return await dispatch(runtime, caller, name, arguments)
 

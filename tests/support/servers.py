@@ -18,6 +18,7 @@ from core.server.app import create_app
 from core.server.auth import Auth, Sites
 from core.server.context import Facts, Limits, ServerContext
 from core.server.listen import Door, Listener, Place
+from core.store.backup import create_inside
 from tests.support.runtimes import running
 
 TOKEN = "the-full-token-of-these-tests"
@@ -69,6 +70,7 @@ def context_for(
         store_id="store",
         config=dict[str, Any],
         log_tail=lambda lines: [f"line {n}" for n in range(lines)],
+        backup=lambda: create_inside(state, version="0.0.0", now_ms=gateway.now_ms()).as_json(),
     )
     auth = Auth(TOKEN, read_only, clock or SystemClock())
     return ServerContext(gateway, auth, facts, limits=limits or Limits(), sites=sites or Sites())

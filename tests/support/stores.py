@@ -12,7 +12,8 @@ from typing import Any
 from core.model.clock import Clock, SystemClock
 from core.model.messages import Draft, text_block, user_draft
 from core.store import messages, sessions
-from core.store.database import DATABASE_NAME, Store, Tx
+from core.store.database import Store, Tx
+from core.store.explain import DATABASE_NAME
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534

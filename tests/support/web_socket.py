@@ -22,6 +22,7 @@ from core.server.app import create_app
 from core.server.auth import Auth
 from core.server.context import Facts, Limits, ServerContext
 from core.server.listen import Door, Listener, Place
+from core.store.backup import create_inside
 from tests.support.runtimes import running
 
 TOKEN = "full-token-for-tests"
@@ -43,6 +44,10 @@ class Served:
         self.port = door.port
         self._listener = listener
 
+    def connections(self) -> set[Any]:
+        """Return uvicorn's protocols of the connections that are open."""
+        return self._listener._server.server_state.connections
+
     async def close(self, reason: str = "the test is over") -> None:
         """Stop listening."""
 
@@ -52,7 +57,7 @@ class Served:
         await self._listener.close(drained, reason)
 
 
-def context_of(gateway: Gateway, state: Path, **limits: Any) -> ServerContext:
+def context_of(gateway: Gateway, state: Path, *, token: str = TOKEN, **limits: Any) -> ServerContext:
     """Return a context around a gateway."""
     facts = Facts(
         version="0.0.test",
@@ -63,8 +68,9 @@ def context_of(gateway: Gateway, state: Path, **limits: Any) -> ServerContext:
         store_id=STORE_ID,
         config=lambda: {"gateway": {"auth": {"token": "__REDACTED__"}}},
         log_tail=lambda count: [f"line {n}" for n in range(5)][-count:],
+        backup=lambda: create_inside(state, version="0.0.test", now_ms=gateway.now_ms()).as_json(),
     )
-    return ServerContext(gateway, Auth(TOKEN, READ_TOKEN, SystemClock()), facts, Limits(**limits))
+    return ServerContext(gateway, Auth(token, READ_TOKEN, SystemClock()), facts, Limits(**limits))
 
 
 @contextlib.asynccontextmanager

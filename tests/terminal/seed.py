@@ -8,8 +8,9 @@ from pathlib import Path
 
 from core.model.clock import SystemClock
 from core.model.errors import Invalid
+from core.model.json_codec import encodable
 from core.model.keys import parse
-from core.model.messages import Draft, Provenance, encodable, text_block, thinking_block, tool_call_block, user_draft
+from core.model.messages import Draft, Provenance, text_block, thinking_block, tool_call_block, user_draft
 from core.store import messages, runs, sessions
 from core.store.database import Store, Tx
 from tests.terminal.payloads import marked

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from tests.support.terminal import ESCAPES, Terminal
-from tests.terminal.test_lifecycle import RESTORED, environment
+from tests.terminal.test_lifecycle import RESTORED, environment, to_the_list
 
 BREAKS = """
 import sys
@@ -12,7 +12,10 @@ from console.__main__ import main
 from console.screens.watch_keys import WatchScreen
 
 def breaks(self):
-    raise ZeroDivisionError("words of a session")
+    raise ZeroDivisionError("words of a session") from ValueError(
+        "other words of"
+        " a session"
+    )
 
 WatchScreen.do_order = breaks
 main()
@@ -20,9 +23,12 @@ main()
 
 
 def test_a_console_that_breaks_says_so_in_one_sentence(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", BREAKS, "--state", str(tmp_path / "state")]
+    breaks = tmp_path / "breaks.py"
+    breaks.write_text(BREAKS)
+    command = [sys.executable, str(breaks), "--state", str(tmp_path / "state")]
     with Terminal(command, environment(tmp_path)) as terminal:
         terminal.wait_for("No model is set")
+        to_the_list(terminal)
         terminal.press("O")
         terminal.wait_for("was closed")
         while terminal.read(0.1):
@@ -34,5 +40,6 @@ def test_a_console_that_breaks_says_so_in_one_sentence(tmp_path: Path) -> None:
         assert all(sequence in terminal.output for sequence in RESTORED)
     log = (tmp_path / "state" / "switchboard.log").read_text()
     assert "the console broke" in log
-    assert "in breaks" in log
-    assert "words of a session" not in log
+    assert 'breaks.py", line 7, in breaks' in log
+    assert "words of" not in log
+    assert "ZeroDivisionError" in log

@@ -40,9 +40,17 @@ def console(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def live(terminal: Terminal) -> None:
-    """Wait until the console takes messages."""
+    """Wait until the console takes messages, and go to the list, where letters are commands."""
     terminal.wait_for("builtin agent", seconds=10.0)
     terminal.settle(0.2)
+    to_the_list(terminal)
+
+
+def to_the_list(terminal: Terminal) -> None:
+    """Go out of the composer and the transcript; an escape and what follows it at once would be one key."""
+    for _ in range(2):
+        terminal.press("\x1b")
+        terminal.settle(0.2)
 
 
 def say(terminal: Terminal, words: str) -> int:

@@ -1,4 +1,4 @@
-"""The second wall alone: nothing that a terminal would obey leaves inside a line (DESIGN 11)."""
+"""The second wall alone: nothing that a terminal would obey leaves inside a line (architecture#threats)."""
 
 import pytest
 from hypothesis import given

@@ -50,8 +50,6 @@ async def test_the_newest_in_order_fifty_unless_said_otherwise(runtime: Runtime)
     assert await seqs(runtime, limit=3) == [495, 497, 499]
     assert await seqs(runtime, limit=3, includeTools=True) == [498, 499, 500]
     assert len(await seqs(runtime, limit=100_000, includeTools=True)) == 200
-    assert await seqs(runtime, limit=0) == [499]
-    assert await seqs(runtime, limit=-1) == [499]
 
 
 @pytest.mark.spec("H1")
@@ -103,7 +101,7 @@ async def test_a_missing_session_is_an_error_that_names_it(runtime: Runtime, ask
     ("arguments", "error"),
     [
         ({}, "sessions_history needs sessionKey"),
-        ({"sessionKey": 5}, 'sessionKey cannot be "5"'),
+        ({"sessionKey": 5}, "sessionKey cannot be 5: it must be text"),
         ({"sessionKey": "main", "limit": "many"}, 'limit cannot be "many"'),
         ({"sessionKey": "main", "limit": 2.5}, "limit cannot be"),
         ({"sessionKey": "main", "includeTools": "perhaps"}, 'includeTools cannot be "perhaps"'),

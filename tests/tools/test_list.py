@@ -8,13 +8,15 @@ import pytest
 
 from core.agents.port import AgentEvent, Reply, ToolEnded, Turn
 from core.config.settings import AgentSettings, ModelSettings, Settings
-from core.model.access import OPERATOR, SessionCaller
+from core.model.access import OPERATOR, Scope, SessionCaller
 from core.model.errors import Invalid, NotFound
+from core.model.keys import MAIN as MAIN_OF_ALL
 from core.model.messages import Usage, text_block, tool_call_block
+from core.model.sessions import SessionPage, SessionQuery
 from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules
 from core.runtime.gateway import Runtime
-from core.store import jsonl, sessions
+from core.store import jsonl
 from core.store.database import Tx
 from tests.support.clock import FakeClock
 from tests.support.runtimes import MAIN, Agent, call, running, send, session
@@ -105,7 +107,7 @@ async def test_limits_are_clamped_and_pages_follow_each_other(runtime: Runtime) 
             create(tx, f"agent:main:s{number}")
 
     await runtime.store.write(fill)
-    for limit, expected in ((1, 1), (0, 1), (-5, 1), (200, 200), (1000, 200), (10**40, 200)):
+    for limit, expected in ((1, 1), (200, 200), (1000, 200), (10**40, 200)):
         assert len(await keys(runtime, limit=limit)) == expected
     seen: list[str] = []
     offset: int | None = 0
@@ -203,6 +205,27 @@ async def test_message_limit_adds_the_newest_messages_without_tool_results(state
         assert len(row["messages"]) == 20
 
 
+@pytest.mark.spec("L3")
+async def test_a_session_that_is_deleted_before_its_messages_are_read_is_left_out(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(state, SETTINGS, Agent(costs)) as runtime:
+        for key in ("agent:main:one", "agent:main:two", "agent:main:three"):
+            await send(runtime, key, "hello")
+        listed = runtime.list_sessions
+
+        async def deleted_then(query: SessionQuery, scope: Scope) -> SessionPage:
+            page = await listed(query, scope)
+            await runtime.delete("agent:main:two", OPERATOR)
+            return page
+
+        monkeypatch.setattr(runtime, "list_sessions", deleted_then)
+        answer = await call(runtime, "sessions_list", messageLimit=1, limit=3)
+    assert [row["key"] for row in answer["sessions"]] == ["agent:main:three", "agent:main:one"]
+    assert answer["count"] == 2
+    assert [len(row["messages"]) for row in answer["sessions"]] == [1, 1]
+
+
 @pytest.mark.spec("L6")
 async def test_filters(runtime: Runtime) -> None:
     await make(runtime, "agent:ops:main", "agent:main:main")
@@ -230,8 +253,8 @@ async def test_spawned_by_takes_a_key_a_short_form_or_an_id(runtime: Runtime) ->
 
 @pytest.mark.spec("K5")
 async def test_reserved_sessions_are_never_listed(runtime: Runtime) -> None:
-    await make(runtime, "global", "unknown", "agent:main:main")
-    await runtime.store.write(lambda tx: [say(tx, key, "copper") for key in ("global", "unknown")])
+    await make(runtime, MAIN_OF_ALL, "unknown", "agent:main:main")
+    await runtime.store.write(lambda tx: [say(tx, key, "copper") for key in (MAIN_OF_ALL, "unknown")])
     assert await keys(runtime) == ["main"]
     assert (await call(runtime, "sessions_search", query="copper"))["count"] == 0
 
@@ -243,7 +266,8 @@ async def test_with_global_scope_the_one_session_is_called_main(state: Path) -> 
         answer = await send(runtime, "main", "say hi")
         assert answer["reply"] == "hi"
         assert await keys(runtime) == ["main"]
-        assert sessions.by_key(runtime.store.db, "global") is not None
+        stored = runtime.store.db.execute("SELECT stored_key FROM sessions WHERE key = 'main'").fetchall()
+        assert stored == [("global",)]
         assert (await call(runtime, "sessions_history", sessionKey="main"))["sessionKey"] == "main"
         (hit,) = (await call(runtime, "sessions_search", query="say hi"))["results"]
         assert hit["sessionKey"] == "main"
@@ -267,3 +291,13 @@ async def test_a_row_names_no_child_that_its_reader_may_not_see(state: Path) -> 
         rows = {row["key"]: row for row in answer["sessions"]}
         assert rows["main"]["childSessions"] == ["agent:main:subagent:2"]
         assert "agent:ops:subagent:1" not in rows
+
+
+@pytest.mark.spec("L4", "W7")
+async def test_a_row_names_no_child_that_is_in_the_archive(runtime: Runtime) -> None:
+    await make(runtime, "agent:main:main")
+    await make(runtime, "agent:main:subagent:1", "agent:main:subagent:2", spawned_by="agent:main:main")
+    for archived, children in ((True, ["agent:main:subagent:2"]), (False, None)):
+        await runtime.archive("agent:main:subagent:1", OPERATOR, archived=archived)
+        (row,) = (await call(runtime, "sessions_list", kinds=["main"]))["sessions"]
+        assert row["childSessions"] == (children or ["agent:main:subagent:1", "agent:main:subagent:2"])

@@ -127,7 +127,7 @@ def seen(caller: Place | None, target: Place, view: View) -> str | None:
         return None if family else "tools.sessions.visibility=tree"
     if caller.agent == "box" and view.sandbox == "spawned":
         return None if family else "agents.defaults.sandbox.sessionToolsVisibility=spawned"
-    if target.agent == caller.agent:
+    if family or target.agent == caller.agent:
         return None
     if view.setting == "agent":
         return "tools.sessions.visibility=agent"
@@ -266,7 +266,7 @@ async def by_gateway(runtime: Runtime, caller: Place | None, tool: str, argument
 async def by_mcp(runtime: Runtime, caller: Place | None, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Call a tool as a client of the Model Context Protocol."""
     result = await mcp_call(runtime, OPERATOR if caller is None else SessionCaller(caller.key), tool, arguments)
-    assert not result.is_error
+    assert result.is_error == (result.structured_content.get("status") == "forbidden")
     return result.structured_content
 
 

@@ -1,4 +1,4 @@
-"""DESIGN 1: a tool that the gateway runs itself is called there, with what was checked here."""
+"""A tool that the gateway runs itself is called there, with what was checked here (architecture#tools)."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Mapping

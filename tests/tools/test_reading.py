@@ -1,21 +1,23 @@
 """H5: history, list and search give an agent what is bounded and redacted, and the operator everything."""
 
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.agents.port import AgentEvent, AgentFailure, Reply, Turn
 from core.config.settings import Settings
 from core.model.access import OPERATOR, Caller, Operator, SessionCaller
-from core.model.messages import user_draft
+from core.model.messages import text_block, user_draft
 from core.rules.redact import MAX_BYTES
 from core.rules.ruleset import RuleSet
 from core.rules.visibility import VisibilityRules
 from core.runtime.gateway import Runtime
 from core.store import messages
 from core.store.database import Tx
-from tests.support.runtimes import MAIN, call, running
+from tests.support.runtimes import MAIN, Agent, call, running, transcript
 from tests.support.stores import create
 
 GROUP = "agent:main:discord:group:ops"
@@ -121,3 +123,70 @@ async def test_a_search_of_an_agent_ends_at_what_it_may_see(state: Path) -> None
         assert [hit["snippet"] for hit in found["results"]] == ["copper here"]
         refused = await call(runtime, "sessions_search", AGENT, query="copper", sessionKey=GROUP)
         assert (refused["status"], refused["decidedBy"]) == ("forbidden", ["tools.sessions.visibility=tree"])
+
+
+SAYS_A_KEY = Settings(rules=RuleSet(visibility=VisibilityRules("agent")), max_ping_pong_turns=1)
+
+
+async def tell_a_key(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
+    """Say a key and much more, or fail with it."""
+    if "fail" in turn.transcript[-1].text:
+        raise AgentFailure(f"no access with {KEY} {'y' * 5_000}")
+    yield Reply((text_block(f"use {KEY} {'x' * 5_000}"),), None, "p/m")
+
+
+@pytest.mark.spec("H5", "S3", "S5")
+@pytest.mark.parametrize("caller", [AGENT, OPERATOR, Operator(MAIN)])
+async def test_a_reply_and_an_error_are_bounded_and_hold_no_secrets(state: Path, caller: Caller) -> None:
+    agent = Agent(tell_a_key)
+    async with running(state, SAYS_A_KEY, agent) as runtime:
+        await write(runtime, {MAIN: ["hello"], GROUP: ["hello"]})
+        done = await call(runtime, "sessions_send", caller, sessionKey=GROUP, message="go")
+        failed = await call(runtime, "sessions_send", caller, sessionKey=GROUP, message="fail")
+        whole = f"use {KEY} {'x' * 5_000}", f"no access with {KEY} {'y' * 5_000}"
+        if caller is AGENT:
+            short = [text.replace(KEY, "[redacted]") for text in whole]
+            assert (done["reply"], done["cut"]) == (short[0][:4_000], len(short[0]) - 4_000)
+            assert (failed["error"], failed["cut"]) == (short[1][:4_000], len(short[1]) - 4_000)
+        else:
+            assert (done["reply"], failed["error"]) == whole
+            assert "cut" not in done
+        await runtime.drained()
+        if caller is not OPERATOR:  # the loop hands the reply on, and the announce asks about it
+            told = [turn.transcript[-1].text for turn in agent.turns if turn.kind != "turn"]
+            assert told
+            assert any("use [redacted] x" in text for text in told)
+            assert not any(KEY in text for text in told)
+            assert any(KEY in message.text for message in await transcript(runtime, MAIN)), "the operator reads it"
+
+
+@pytest.mark.spec("H5", "W6")
+async def test_what_a_sub_agent_reports_reaches_its_requester_without_secrets(state: Path) -> None:
+    agent = Agent(tell_a_key)
+    async with running(state, SAYS_A_KEY, agent) as runtime:
+        await call(runtime, "sessions_spawn", OPERATOR, task="look")
+        await runtime.drained()
+        await call(runtime, "sessions_send", sessionKey=MAIN, message="well?")
+        posted = agent.turns[-1].transcript[0].text
+        assert "Result: use [redacted] x" in posted
+        history = await call(runtime, "sessions_history", AGENT, sessionKey=MAIN)
+        assert KEY not in json.dumps(history)
+
+
+@pytest.mark.spec("H5", "L4")
+async def test_a_label_holds_no_secret_for_an_agent(state: Path) -> None:
+    async with running(state, ALL_OF_AGENT) as runtime:
+        await write(runtime, {MAIN: ["hello"], GROUP: ["hello"]})
+        await call(runtime, "sessions_send", sessionKey=GROUP, message=f"/label {KEY}")
+        for caller, label in ((AGENT, "[redacted]"), (OPERATOR, KEY)):
+            (row,) = (await call(runtime, "sessions_list", caller, kinds=["group"]))["sessions"]
+            assert row["label"] == label
+
+
+@pytest.mark.spec("H5", "T1")
+async def test_a_snippet_is_short_however_long_its_word_is(state: Path) -> None:
+    async with running(state, ALL_OF_AGENT) as runtime:
+        await write(runtime, {MAIN: ["hello"], GROUP: [f"copper{'x' * 60_000}"]})
+        found = await call(runtime, "sessions_search", AGENT, query="copper")
+        assert found["count"] == 1
+        assert len(json.dumps(found)) < 1_000

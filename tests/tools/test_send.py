@@ -1,19 +1,23 @@
 """S1-S8, S12, S13, P1, P2, P4, K6: `sessions_send` through the one door."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+from core.agents.port import AgentEvent, Reply, Turn
 from core.config.settings import AgentSettings, Settings
 from core.model.access import OPERATOR, Operator, SessionCaller
 from core.model.errors import Invalid, NotFound
-from core.model.runs import RunRequest
+from core.model.messages import text_block
+from core.model.runs import CUT_SHORT, RunOutcome, RunRequest
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import VisibilityRules
 from core.runtime.gateway import Runtime
 from core.store.database import last_rev
+from core.wire.codec import codec_of
 from tests.model.test_keys import MALFORMED
 from tests.support.clock import FakeClock
 from tests.support.runtimes import MAIN, Agent, call, running, send, session, transcript, until, words
@@ -33,6 +37,24 @@ def settings(rules: RuleSet) -> Settings:
 async def test_a_reply(runtime: Runtime) -> None:
     answer = await send(runtime, "main", "say hi")
     assert answer == {"runId": answer["runId"], "status": "ok", "reply": "hi"}
+
+
+@pytest.mark.spec("S3")
+async def test_a_reply_that_the_models_limit_cut_says_so(state: Path) -> None:
+    async def cut(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
+        yield Reply((text_block("half of"),), stop_reason="length")
+
+    async with running(state, backends=Agent(cut)) as runtime:
+        answer = await send(runtime, "main", "go")
+        assert answer == {
+            "runId": answer["runId"],
+            "status": "ok",
+            "reply": "half of",
+            "stopReason": "length",
+            "note": CUT_SHORT,
+        }
+        outcome = await runtime.wait_run(answer["runId"], 0)
+        assert codec_of(RunOutcome).read(codec_of(RunOutcome).write(outcome)) == outcome, "far away too"
 
 
 @pytest.mark.spec("S2")
@@ -56,6 +78,7 @@ async def test_a_wait_that_runs_out(state: Path, more: dict[str, object], second
         await clock.advance(seconds - 0.1)
         assert not sending.done()
         await clock.advance(0.1)
+        await until(sending.done, seconds=5)  # else it waits for longer than it should
         answer = await sending
         assert set(answer) == {"runId", "status", "error"}
         assert answer["status"] == "timeout"
@@ -186,7 +209,7 @@ async def test_an_invisible_target_is_forbidden_and_an_absent_one_not_found(runt
     assert refused == {
         "status": "forbidden",
         "error": f"session {OTHER} is not visible from here: tools.sessions.visibility=tree limits what this session"
-        " may see",
+        " may see; name one that is",
         "decidedBy": ["tools.sessions.visibility=tree"],
     }
     assert len(await transcript(runtime, OTHER)) == 2

@@ -16,12 +16,12 @@ from tests.support.runtimes import MAIN, Agent, call, running, send, session, wo
 OPS, LAB = "agent:ops:main", "agent:lab:main"
 
 
-def fleet(**more: object) -> Settings:
-    """Return three agents; ops may spawn lab's sub-agents, main anybody's."""
+def fleet(*, boxed: bool = False, **more: object) -> Settings:
+    """Return three agents; ops may spawn lab's sub-agents, main anybody's; lab may be sandboxed."""
     agents = {
         "main": AgentRules("main", allow_agents=("*",)),
         "ops": AgentRules("ops", "Operations", allow_agents=("la*",)),
-        "lab": AgentRules("lab"),
+        "lab": AgentRules("lab", sandboxed=boxed),
     }
     return Settings(
         rules=RuleSet(agents=agents, **more),  # type: ignore[arg-type] - rules by name
@@ -30,20 +30,27 @@ def fleet(**more: object) -> Settings:
     )
 
 
-@pytest.mark.spec("W1", "W2")
+@pytest.mark.spec("W1", "W2", "W7", "W8", "W9")
 async def test_everything_that_a_spawn_may_be_given(state: Path) -> None:
     agent = Agent()
-    async with running(state, fleet(), agent) as runtime:
+    async with running(state, fleet(boxed=True), agent) as runtime:
         answer = await call(
             runtime,
             "sessions_spawn",
             task="look",
             label="scout",
+            runtime="subagent",
             agentId="Lab",
             model="p/m",
             thinking="high",
             runTimeoutSeconds=2.0005,
             timeoutSeconds=3,
+            thread=False,
+            mode="run",
+            cleanup="delete",
+            sandbox="require",
+            attachments=[{"name": "notes.txt", "content": "copper"}],
+            attachAs={"mountPath": "/in"},
         )
         await runtime.drained()
         assert answer["childSessionKey"].startswith("agent:lab:subagent:")
@@ -53,6 +60,35 @@ async def test_everything_that_a_spawn_may_be_given(state: Path) -> None:
         assert announce.kind == "announce"
         assert (run.kind, run.requester, run.timeout_ms, run.thinking) == ("subagent", MAIN, 2001, "high")
         assert (agent.turns[0].model, agent.turns[0].thinking) == (fleet().models["p/m"], "high")
+        assert row.archived_at is not None, "cleanup: delete archives it at once"
+        folder = Path(answer["attachments"]["directory"])
+        assert (folder / "notes.txt").read_text() == "copper"
+        assert "meant to be mounted at /in" in agent.turns[0].transcript[-1].text
+
+
+@pytest.mark.spec("W1", "W7")
+@pytest.mark.parametrize("said", [{}, {"runtime": "subagent", "thread": False, "mode": "run", "sandbox": "inherit"}])
+@pytest.mark.parametrize("cleanup", [None, "keep", "delete"])
+async def test_the_defaults_may_be_said_aloud(state: Path, said: dict[str, object], cleanup: str | None) -> None:
+    agent = Agent()
+    async with running(state, fleet(), agent) as runtime:
+        answer = await call(runtime, "sessions_spawn", task="look", cleanup=cleanup, **said)
+        assert answer["status"] == "accepted"
+        await runtime.drained()
+        row = await session(runtime, answer["childSessionKey"])
+        assert (row.agent_id, row.model, row.thinking_level, row.label) == ("main", None, None, None)
+        assert (row.archived_at is not None) == (cleanup == "delete")
+        _, run = await runtime.runs(row.key, runtime.rules.grant(OPERATOR).scope, limit=5)
+        assert (run.kind, run.timeout_ms) == ("subagent", 0)
+
+
+@pytest.mark.spec("W1", "W9")
+async def test_require_is_kept(state: Path) -> None:
+    async with running(state, fleet(boxed=True)) as runtime:
+        refused = await call(runtime, "sessions_spawn", task="look", agentId="ops", sandbox="require")
+        assert (refused["status"], refused["decidedBy"]) == ("forbidden", ["agents.list[].sandbox.mode"])
+        assert (await call(runtime, "sessions_spawn", task="look", agentId="ops"))["status"] == "accepted"
+        await runtime.drained()
 
 
 @pytest.mark.spec("W1")
@@ -64,8 +100,16 @@ async def test_everything_that_a_spawn_may_be_given(state: Path) -> None:
         ({"task": "x", "label": "y" * 121}, "label cannot be"),
         ({"task": "x", "runTimeoutSeconds": -1}, "runTimeoutSeconds cannot be"),
         ({"task": "x", "runTimeoutSeconds": 1e300}, "runTimeoutSeconds cannot be"),
-        ({"task": "x", "mode": "session"}, 'sessions_spawn has no parameter "mode"'),
-        ({"task": " "}, "the message is empty"),
+        ({"task": " "}, 'task cannot be " ": say what the sub-agent is to do'),
+        (
+            {"task": "x", "runtime": "acp"},
+            "nothing here runs harnesses over the Agent Client Protocol yet; use subagent",
+        ),
+        ({"task": "x", "runtime": "other"}, 'runtime cannot be "other": it must be "subagent"'),
+        ({"task": "x", "thread": True}, "no channel here has threads yet; leave it out, and use sessions_send"),
+        ({"task": "x", "mode": "session"}, "that needs a thread, and no channel here has threads yet; use run"),
+        ({"task": "x", "mode": "session", "thread": True}, "no channel here has threads yet"),
+        ({"task": "x", "mode": "other"}, 'mode cannot be "other": it must be "run"'),
     ],
 )
 async def test_bad_arguments_give_one_sentence(runtime: Runtime, arguments: dict[str, object], error: str) -> None:

@@ -13,11 +13,12 @@ from core.gateway import Gateway
 from core.model.access import One, Operator, SessionCaller
 from core.model.errors import Invalid
 from core.model.events import Event, Gap, SessionGone
+from core.model.json_codec import decode
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import Session, SessionQuery
 from core.rules.ruleset import RuleSet
 from core.wire.codec import CALLER, EVENT, SCOPE, codec_of, read_events
-from core.wire.frames import encode, loads
+from core.wire.frames import encode
 from core.wire.port import CHANGES, READS, Described, call
 from tests.wire.values import JSON, values_of
 
@@ -28,7 +29,7 @@ KINDS = [Described, *get_args(Event)]
 
 def _there_and_back(kind: Any, value: object) -> object:
     codec = codec_of(kind)
-    return codec.read(loads(encode(codec.write(value))))
+    return codec.read(decode(encode(codec.write(value))))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -48,7 +49,7 @@ def test_what_is_asked_and_answered_comes_back_as_it_was(name: str, data: st.Dat
     arguments = {each: data.draw(values_of(hint)) for each, hint in hints.items()}
     if "limit" in arguments:
         arguments["limit"] = data.draw(st.integers(1, 10_000))
-    sent = loads(encode(call(name).write(arguments)))
+    sent = decode(encode(call(name).write(arguments)))
     assert isinstance(sent, dict)
     read = call(name).read(sent)
     assert {each: list(value) if isinstance(value, tuple) else value for each, value in read.items()} == {
@@ -59,7 +60,7 @@ def test_what_is_asked_and_answered_comes_back_as_it_was(name: str, data: st.Dat
 
 
 def test_every_method_of_the_port_has_its_call() -> None:
-    plain = {"rules", "connection", "now_ms", "refusal", "policy_of", "native_tool", "subscribe"}
+    plain = {"rules", "connection", "now_ms", "refusal", "unready", "policy_of", "native_tool", "subscribe"}
     public = {name for name in vars(Gateway) if not name.startswith("_")}
     assert public == plain | set(READS) | set(CHANGES)
 
@@ -147,7 +148,7 @@ def test_whatever_comes_is_read_or_refused(data: Any, kind: Any) -> None:
 @given(data=st.data(), kind=st.sampled_from([Described, *get_args(Event)]))
 def test_one_wrong_part_anywhere_is_read_or_refused(data: st.DataObject, kind: Any) -> None:
     """The value of one place is replaced by anything."""
-    written: Any = loads(encode(codec_of(kind).write(data.draw(values_of(kind)))))
+    written: Any = decode(encode(codec_of(kind).write(data.draw(values_of(kind)))))
     holders: list[Any] = [written, *(part for part in _parts(written) if isinstance(part, dict | list) and part)]
     holder: Any = data.draw(st.sampled_from(holders))
     if holder:
@@ -165,8 +166,6 @@ def _parts(value: Any) -> list[Any]:
 def test_events_of_a_kind_that_is_not_known_are_passed_over() -> None:
     gone = {"type": "SessionGone", "rev": 1, "key": "k", "session_id": "s"}
     assert read_events([{"type": "Earthquake", "rev": 0}, gone]) == [SessionGone(1, "k", "s")]
-    with pytest.raises(Invalid):
-        read_events([{"type": "SessionGone", "rev": 1}])
     with pytest.raises(Invalid):
         read_events({"events": []})
 

@@ -47,6 +47,15 @@ def test_what_is_no_json_is_passed_over(text: str) -> None:
     assert parse(text) is None
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+def test_a_request_with_a_number_that_json_has_not_is_refused_and_an_answer_with_one_is_read(number: str) -> None:
+    with pytest.raises(BadFrame, match=r"number|larger") as refused:
+        parse(f'{{"type":"req","id":"a","method":"x","params":{{"n":{number}}}}}')
+    assert refused.value.frame_id == "a"
+    answer = f'{{"type":"res","id":"a","ok":true,"payload":{{"n":{number}}}}}'
+    assert parse(answer, asked=True) == Response("a", ok=True, payload={"n": None})
+
+
 @pytest.mark.parametrize(
     ("text", "frame_id"),
     [

@@ -1,4 +1,5 @@
-"""Methods over one conversation: its history, a message into it, the end of what runs in it (PROTOCOL I.5, II.7)."""
+"""Methods over one conversation: its history, a message into it, the end of what runs in it (protocol#methods,
+protocol#our-send-policy)."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,7 +15,7 @@ from core.model.sessions import HistoryPage, Session
 from core.server.auth import ADMIN, READ, WRITE
 from core.server.conversation import Conversation
 from core.server.method import Method, Params, table
-from core.server.methods.find import canonical_key, session_of
+from core.server.methods.find import found_key, session_of
 from core.server.rows import Defaults, message_text
 from core.wire.frames import RawJson, encode
 
@@ -29,6 +30,7 @@ class HistoryParams(Params):
     Attributes:
         offset: How many of the newest messages are left out.
         max_chars: Of each text; the rest is cut.
+        max_bytes: Of all messages; older ones are left out.
     """
 
     session_key: str
@@ -37,6 +39,7 @@ class HistoryParams(Params):
     limit: int = Field(default=200, ge=1, le=MAX_MESSAGES)
     offset: int = Field(default=0, ge=0)
     max_chars: int | None = Field(default=None, ge=1, le=500_000)
+    max_bytes: int | None = Field(default=None, ge=1)
 
 
 class SendParams(Params):
@@ -92,7 +95,7 @@ class InjectParams(Params):
 
 async def _history(conversation: Conversation, params: HistoryParams) -> RawJson:
     gateway = conversation.gateway
-    key = params.session_id or canonical_key(conversation, params.session_key, params.agent_id)
+    key = params.session_id or await found_key(conversation, params.session_key, params.agent_id)
     try:
         session = await gateway.get_session(key, ALL)
     except NotFound:
@@ -127,7 +130,7 @@ async def _no_history(conversation: Conversation, key: str) -> RawJson:
 
 
 async def _answer(conversation: Conversation, session: Session, page: HistoryPage, params: HistoryParams) -> RawJson:
-    texts = _texts(conversation, page.messages, params.max_chars)
+    texts = _texts(conversation, page.messages, params)
     cut = len(texts) < len(page.messages)
     fields: dict[str, Any] = {
         "sessionKey": session.key,
@@ -152,14 +155,15 @@ async def _answer(conversation: Conversation, session: Session, page: HistoryPag
     return RawJson(f'{encode(fields)[:-1]},"messages":[{",".join(texts)}],"sessionInfo":{row}}}')
 
 
-def _texts(conversation: Conversation, messages: Sequence[Message], max_chars: int | None) -> list[str]:
+def _texts(conversation: Conversation, messages: Sequence[Message], params: HistoryParams) -> list[str]:
     """Return the newest messages that fit one answer, as JSON, in order."""
     found, size = list[str](), 0
+    most = min(params.max_bytes or MAX_HISTORY, MAX_HISTORY)
     for message in reversed(messages):
-        kept = conversation.context.rows.message
-        text = kept(message) if max_chars is None else message_text(_shortened(message, max_chars))
+        kept, chars = conversation.context.rows.message, params.max_chars
+        text = kept(message) if chars is None else message_text(_shortened(message, chars))
         size += len(text)
-        if found and size > MAX_HISTORY:
+        if found and size > most:
             break
         found.append(text)
     return found[::-1]
@@ -176,13 +180,14 @@ def _shortened(message: Message, chars: int) -> Message:
 
 
 async def _send(conversation: Conversation, params: SendParams) -> dict[str, Any]:
-    key = canonical_key(conversation, params.session_key, params.agent_id)
+    key = await found_key(conversation, params.session_key, params.agent_id)
     request = RunRequest(
         params.session_id or key,
         params.message,
         run_id=params.idempotency_key,
         create=True,
         timeout_ms=params.timeout_ms,
+        agent_id=params.agent_id.lower() if params.agent_id else None,
     )
     _check_attachments(params.attachments)
     known = await known_outcome(conversation, params.idempotency_key)
@@ -257,7 +262,8 @@ async def _inject(conversation: Conversation, params: InjectParams) -> dict[str,
 
 
 CHAT: Final = table(
-    Method("chat.history", READ, HistoryParams, _history),
+    Method("chat.history", READ, HistoryParams, _history, heavy=True),
+    Method("chat.startup", READ, HistoryParams, _history, heavy=True),
     Method("chat.send", WRITE, SendParams, _send),
     Method("chat.abort", WRITE, AbortParams, _abort),
     Method("chat.inject", ADMIN, InjectParams, _inject),

@@ -1,15 +1,15 @@
 """Methods that tell what the gateway is and how it does."""
 
 import zlib
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from pydantic import Field
 
 from core.model.commands import COMMANDS, CommandSpec
+from core.model.errors import Invalid
 from core.server.auth import READ
 from core.server.conversation import Conversation
-from core.server.hello import health, presence
+from core.server.hello import SCOPE, health, presence
 from core.server.method import Method, Nothing, Params, table
 from core.server.rows import THINKING_LEVELS, Defaults, model_fields, recent
 from core.wire.frames import encode
@@ -109,8 +109,7 @@ async def _agents(conversation: Conversation, params: Nothing) -> dict[str, Any]
         }
         for agent in await conversation.gateway.agents()
     ]
-    scope = "global" if rules.global_scope else "per-sender"
-    return {"defaultId": rules.default_agent, "mainKey": "main", "scope": scope, "agents": agents}
+    return {"defaultId": rules.default_agent, "mainKey": "main", "scope": SCOPE, "agents": agents}
 
 
 async def _models(conversation: Conversation, params: ModelsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
@@ -184,23 +183,29 @@ async def _logs(conversation: Conversation, params: LogsParams) -> dict[str, Any
     }
 
 
-def _nothing(answer: object) -> Callable[[Conversation, Nothing], Awaitable[object]]:
-    """Return what answers that there is nothing: what a client of OpenClaw asks for and is not done here."""
+async def _metadata(conversation: Conversation, params: AgentParams) -> dict[str, Any]:
+    """Return what a chat offers beside its messages."""
+    models = await _models(conversation, ModelsParams(agent_id=params.agent_id))
+    return models | await _commands(conversation, CommandsParams()) | {"swarmEnabled": False}
 
-    async def run(conversation: Conversation, params: Nothing) -> object:  # noqa: ARG001 - one shape
-        return answer
 
-    return run
+async def _identity(conversation: Conversation, params: AgentParams) -> dict[str, Any]:
+    """Return how an agent is shown; without a name in the configuration, by its id."""
+    wanted = params.agent_id or conversation.gateway.rules.default_agent
+    agent = next((agent for agent in await conversation.gateway.agents() if agent.agent_id == wanted), None)
+    if agent is None:
+        raise Invalid(f'Unknown agent id "{wanted[:80]}"')
+    name = agent.name or agent.agent_id
+    return {"agentId": agent.agent_id, "name": name, "avatar": name[:1].upper()}
 
 
 FACTS: Final = table(
-    Method("question.list", READ, Nothing, _nothing({"questions": []})),
-    Method("plugin.approval.list", READ, Nothing, _nothing([])),
-    Method("taskSuggestions.list", READ, Nothing, _nothing({"suggestions": []})),
     Method("health", READ, HealthParams, _health),
     Method("status", READ, StatusParams, _status),
     Method("system-presence", READ, Nothing, _presence),
     Method("agents.list", READ, Nothing, _agents),
+    Method("agent.identity.get", READ, AgentParams, _identity),
+    Method("chat.metadata", READ, AgentParams, _metadata),
     Method("models.list", READ, ModelsParams, _models),
     Method("commands.list", READ, CommandsParams, _commands),
     Method("config.get", READ, Nothing, _config),

@@ -1,10 +1,16 @@
 """What a client means by a key."""
 
+import re
+from typing import Final
+
 from core.model.access import ALL
 from core.model.errors import NotFound
-from core.model.keys import resolve
+from core.model.ids import UUID
+from core.model.keys import main_key, parse
 from core.model.sessions import Session
 from core.server.conversation import Conversation
+
+_SESSION_ID: Final = re.compile(UUID, re.IGNORECASE)
 
 
 def canonical_key(conversation: Conversation, text: str, agent_id: str | None = None) -> str:
@@ -16,8 +22,38 @@ def canonical_key(conversation: Conversation, text: str, agent_id: str | None = 
     Raises:
         Invalid: The key is malformed or reserved.
     """
-    rules = conversation.gateway.rules
-    return resolve(text, agent_id or rules.default_agent, global_scope=rules.global_scope)
+    return conversation.gateway.rules.resolve(text, agent_id)
+
+
+async def key_of(conversation: Conversation, text: str, agent_id: str | None = None) -> str:
+    """Return the key of the session that a client names; the main session of an agent is there before its first word.
+
+    Raises:
+        Invalid: The key is malformed.
+        NotFound: There is none.
+    """
+    key, rules = canonical_key(conversation, text, agent_id), conversation.gateway.rules
+    if key == rules.main_key or key in map(main_key, rules.agents):
+        return key
+    return (await session_of(conversation, text, agent_id)).key
+
+
+async def found_key(conversation: Conversation, text: str, agent_id: str | None = None) -> str:
+    """Return the canonical key that a client means, or that its first message would have.
+
+    A bare key (`foo`, `acp-bridge:x`) that no session has is `agent:<agentId>:<key>`, as clients of OpenClaw expect.
+
+    Raises:
+        Invalid: The key is malformed or reserved.
+    """
+    ref = canonical_key(conversation, text, agent_id)
+    if parse(ref).structured or _SESSION_ID.fullmatch(ref):
+        return ref
+    try:
+        await conversation.gateway.get_session(ref, ALL)
+    except NotFound:
+        return canonical_key(conversation, f"agent:{agent_id or conversation.gateway.rules.default_agent}:{ref}")
+    return ref
 
 
 async def session_of(conversation: Conversation, text: str, agent_id: str | None = None) -> Session:
@@ -28,6 +64,6 @@ async def session_of(conversation: Conversation, text: str, agent_id: str | None
         NotFound: There is none; in the words that clients of OpenClaw know.
     """
     try:
-        return await conversation.gateway.get_session(canonical_key(conversation, text, agent_id), ALL)
+        return await conversation.gateway.get_session(await found_key(conversation, text, agent_id), ALL)
     except NotFound:
         raise NotFound(f"session not found: {text[:200]}") from None

@@ -1,5 +1,6 @@
-"""Methods that other gateways do not have: why a policy decides, deliveries, exchanges (P5, S10, S11)."""
+"""Methods that other gateways do not have: why a policy decides, deliveries, exchanges, backups (P5, S10, S11)."""
 
+import asyncio
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -10,8 +11,9 @@ from core.model.errors import Unavailable
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.server.auth import ADMIN, READ
 from core.server.conversation import Conversation
-from core.server.method import Method, Params, table
+from core.server.method import Method, Nothing, Params, table
 from core.server.methods.find import session_of
+from core.tools.target import policy_subject
 
 MAX_LISTED: Final = 200
 
@@ -44,12 +46,13 @@ class ExchangesParams(Params):
 
 
 async def _explain(conversation: Conversation, params: ExplainParams) -> dict[str, Any]:
-    session = await session_of(conversation, params.key)
+    session = await policy_subject(conversation.gateway, params.key)
     decision = conversation.gateway.policy_of(session)
     if decision is None:
         raise Unavailable("the gateway behind this one does not tell its rules")
     found = {to_camel(name): value for name, value in asdict(decision).items()}
-    return {"key": session.key, **found, "allowed": decision.allowed}
+    waiting = {} if session.session_id else {"waiting": session.send_policy is not None}
+    return {"key": session.key, **found, "allowed": decision.allowed, **waiting}
 
 
 async def _deliveries(conversation: Conversation, params: DeliveriesParams) -> dict[str, Any]:
@@ -72,6 +75,10 @@ async def _exchanges(conversation: Conversation, params: ExchangesParams) -> dic
     return {"exchanges": [_exchange(exchange, delivery) for exchange, delivery in found]}
 
 
+async def _backup(conversation: Conversation, _: Nothing) -> dict[str, Any]:
+    return await asyncio.to_thread(conversation.context.facts.backup)
+
+
 def _exchange(exchange: Exchange, delivery: Delivery | None) -> dict[str, Any]:
     fields = {to_camel(name): value for name, value in exchange._asdict().items() if value is not None}
     return fields | ({"delivery": _delivery(delivery)} if delivery is not None else {})
@@ -88,4 +95,5 @@ OURS: Final = table(
     Method("deliveries.retry", ADMIN, DeliveryParams, _retry),
     Method("deliveries.drop", ADMIN, DeliveryParams, _drop),
     Method("exchanges.list", READ, ExchangesParams, _exchanges),
+    Method("backup.create", ADMIN, Nothing, _backup),
 )

@@ -12,7 +12,7 @@ from core.server.auth import READ, WRITE
 from core.server.conversation import Conversation
 from core.server.method import Later, Method, Params, table
 from core.server.methods.chat import start
-from core.server.methods.find import canonical_key
+from core.server.methods.find import found_key
 
 MAX_WAIT_MS: Final = 24 * 3600 * 1000
 RUNS_SEEN: Final = 50
@@ -60,6 +60,7 @@ async def _agent(conversation: Conversation, params: AgentParams) -> Later:
         run_id=params.idempotency_key,
         create=True,
         timeout_ms=seconds * 1000 if seconds is not None else None,
+        agent_id=params.agent_id.lower() if params.agent_id else None,
     )
     ticket = await start(conversation, request)
 
@@ -78,14 +79,14 @@ async def _agent(conversation: Conversation, params: AgentParams) -> Later:
 
 async def _target(conversation: Conversation, params: AgentParams) -> str:
     if params.session_key is not None:
-        return canonical_key(conversation, params.session_key, params.agent_id)
+        return await found_key(conversation, params.session_key, params.agent_id)
     if params.session_id is not None:
         return params.session_id
     if params.agent_id is None:
         return conversation.gateway.rules.main_key
     if params.agent_id not in {agent.agent_id for agent in await conversation.gateway.agents()}:
         raise Invalid(f'Unknown agent id "{params.agent_id[:80]}"')
-    return main_key(params.agent_id)
+    return conversation.gateway.rules.resolve(main_key(params.agent_id))
 
 
 async def _final(conversation: Conversation, ticket: RunTicket, outcome: RunOutcome) -> dict[str, Any]:
@@ -115,8 +116,8 @@ def _duration(run: Run | None) -> int | None:
 async def _wait(conversation: Conversation, params: WaitParams) -> dict[str, Any]:
     try:
         outcome = await conversation.gateway.wait_run(params.run_id, params.timeout_ms / 1000)
-    except NotFound:  # it may be about to be accepted: theirs waits for it, and then says the same
-        return {"runId": params.run_id, "status": "timeout"}
+    except NotFound as error:  # `timeout` is what their protocol has for it; the sentence says that no wait will help
+        return {"runId": params.run_id, "status": "timeout", "error": error.message}
     if outcome.status == "timeout":
         return {"runId": params.run_id, "status": "timeout"}
     run = await _run(conversation, params.run_id, outcome.key)
@@ -126,10 +127,16 @@ async def _wait(conversation: Conversation, params: WaitParams) -> dict[str, Any
         "startedAt": run.started_at if run is not None else None,
         "endedAt": run.ended_at if run is not None else None,
         "error": outcome.error,
-        "stopReason": "rpc" if outcome.state == "aborted" else "stop" if outcome.status == "ok" else "error",
+        "stopReason": _stop_reason(outcome),
         "terminalReply": {"disposition": "visible", "text": outcome.reply} if outcome.reply else None,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _stop_reason(outcome: RunOutcome) -> str:
+    if outcome.status == "ok":
+        return "length" if outcome.stop_reason == "length" else "stop"
+    return "rpc" if outcome.state == "aborted" else "error"
 
 
 async def _run(conversation: Conversation, run_id: str, key: str) -> Run | None:

@@ -1,5 +1,7 @@
-"""Methods over sessions: the list, its subscriptions, one session, and what changes it (PROTOCOL I.5, II.2)."""
+"""Methods over sessions: the list, its subscriptions, one session, and what changes it (protocol#methods,
+protocol#our-methods)."""
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
@@ -8,14 +10,15 @@ from pydantic.alias_generators import to_camel
 from core.model.access import ALL
 from core.model.errors import Invalid, NotFound
 from core.model.ids import new_id
-from core.model.keys import parse
+from core.model.keys import MAIN, Job, parse
 from core.model.runs import LIVE_STATES, RunRequest
 from core.model.sessions import NewSession, Session, SessionPage, SessionPatch, SessionQuery
 from core.server.auth import ADMIN, READ, WRITE
 from core.server.conversation import Conversation
-from core.server.method import Method, Nothing, Params, table
-from core.server.methods.find import canonical_key, session_of
+from core.server.method import ClosedParams, Method, Nothing, Params, table
+from core.server.methods.find import canonical_key, key_of, session_of
 from core.server.rows import Defaults, model_fields, row
+from core.tools.target import policy_subject
 from core.wire.frames import RawJson, encode
 
 DEFAULT_LIMIT: Final = 100
@@ -106,13 +109,18 @@ class GetParams(KeyParams):
 
 
 class CreateParams(Params):
-    """Parameters of `sessions.create`; there are no hooks here, and a parent goes on as it is."""
+    """Parameters of `sessions.create`; there are no hooks here, and a parent goes on as it is.
+
+    Attributes:
+        origin: What the session is for, where its key is an explicit one (K3, K7); ours alone.
+    """
 
     key: str | None = None
     agent_id: str | None = None
     label: str | None = Field(default=None, max_length=512)
     model: str | None = None
     parent_session_key: str | None = None
+    origin: Job | None = None
     message: str | None = None
     task: str | None = None
     emit_command_hooks: bool = False
@@ -125,7 +133,7 @@ class CreateParams(Params):
         return self
 
 
-class PatchParams(KeyParams):
+class PatchParams(KeyParams, ClosedParams):
     """Parameters of `sessions.patch`: what is named is changed, null clears."""
 
     label: str | None = None
@@ -141,13 +149,13 @@ class PatchParams(KeyParams):
     group_activation: Any = None
 
 
-class ResetParams(KeyParams):
+class ResetParams(KeyParams, ClosedParams):
     """Parameters of `sessions.reset`."""
 
     reason: Literal["new", "reset"] = "reset"
 
 
-class DeleteParams(KeyParams):
+class DeleteParams(KeyParams, ClosedParams):
     """Parameters of `sessions.delete`; its transcripts always go with a session."""
 
     delete_transcript: bool = True
@@ -204,7 +212,7 @@ async def _page(conversation: Conversation, params: ListParams, limit: int | Non
         search=params.search or None,
         agent_id=params.agent_id,
         label=params.label,
-        spawned_by=canonical_key(conversation, params.spawned_by) if params.spawned_by else None,
+        spawned_by=await key_of(conversation, params.spawned_by) if params.spawned_by else None,
         archived=None if params.archived == "all" else params.archived,
     )
     page = await gateway.list_sessions(query, ALL)
@@ -223,7 +231,7 @@ def _is_wanted(session: Session, params: ListParams, agents: frozenset[str]) -> 
         or (params.exclude_cron and session.kind == "cron")
         or (params.exclude_system and session.kind in {"hook", "node"})
         or (params.configured_agents_only and session.agent_id not in agents)
-        or (not params.include_global and session.key == "global")
+        or (not params.include_global and session.key == MAIN)
     )
 
 
@@ -248,13 +256,16 @@ async def _unsubscribe(conversation: Conversation, params: Nothing) -> dict[str,
 
 
 async def _follow(conversation: Conversation, params: KeyParams) -> dict[str, Any]:
-    key = canonical_key(conversation, params.key, params.agent_id)
+    key = await key_of(conversation, params.key, params.agent_id)
     conversation.pump.follow(key)
     return {"subscribed": True, "key": key}
 
 
 async def _unfollow(conversation: Conversation, params: KeyParams) -> dict[str, Any]:
-    key = canonical_key(conversation, params.key, params.agent_id)
+    try:
+        key = await key_of(conversation, params.key, params.agent_id)
+    except NotFound:  # it may have been deleted since
+        key = canonical_key(conversation, params.key, params.agent_id)
     conversation.pump.unfollow(key)
     return {"subscribed": False, "key": key}
 
@@ -282,9 +293,10 @@ async def _resolve(conversation: Conversation, params: ResolveParams) -> dict[st
     wanted = params.key or params.session_id or params.label
     if wanted is None:
         raise Invalid("Either key, sessionId or label is required")
+    parent = await key_of(conversation, params.spawned_by) if params.spawned_by else None
     try:
         session = await (
-            _labelled(conversation, params, wanted)
+            _labelled(conversation, params, wanted, parent)
             if params.label is not None and wanted is params.label
             else session_of(conversation, wanted)
         )
@@ -295,8 +307,8 @@ async def _resolve(conversation: Conversation, params: ResolveParams) -> dict[st
     return {"ok": True, "key": session.key, "agentId": session.agent_id}
 
 
-async def _labelled(conversation: Conversation, params: ResolveParams, label: str) -> Session:
-    query = SessionQuery(limit=2, label=label, agent_id=params.agent_id, spawned_by=params.spawned_by)
+async def _labelled(conversation: Conversation, params: ResolveParams, label: str, parent: str | None) -> Session:
+    query = SessionQuery(limit=2, label=label, agent_id=params.agent_id, spawned_by=parent)
     found = list((await conversation.gateway.list_sessions(query, ALL)).sessions)
     if not found:
         raise NotFound("none has that label")
@@ -319,7 +331,8 @@ async def _get(conversation: Conversation, params: GetParams) -> RawJson:
         page = await conversation.gateway.history(ref, ALL, limit=params.limit)
     except NotFound:
         return RawJson('{"messages":[]}')
-    return RawJson(f'{{"messages":[{",".join(map(conversation.context.rows.message, page.messages))}]}}')
+    more = f',"hasMore":{"false" if page.before is None else "true"}'
+    return RawJson(f'{{"messages":[{",".join(map(conversation.context.rows.message, page.messages))}]{more}}}')
 
 
 async def _create(conversation: Conversation, params: CreateParams) -> RawJson:
@@ -331,7 +344,8 @@ async def _create(conversation: Conversation, params: CreateParams) -> RawJson:
         agent_id=params.agent_id,
         label=params.label or None,
         model=params.model or None,
-        parent=canonical_key(conversation, params.parent_session_key) if params.parent_session_key else None,
+        parent=await key_of(conversation, params.parent_session_key) if params.parent_session_key else None,
+        origin=params.origin,
     )
     session = await gateway.create(new, conversation.caller)
     fields: dict[str, Any] = {"ok": True, "key": session.key, "sessionId": session.session_id, "runStarted": False}
@@ -350,7 +364,7 @@ def _new_key(conversation: Conversation, params: CreateParams) -> str | None:
         return None
     key = canonical_key(conversation, params.key, params.agent_id)
     agent_id = params.agent_id or conversation.gateway.rules.default_agent
-    return key if parse(key).structured else f"agent:{agent_id}:{key}"
+    return key if parse(key).structured or params.origin is not None else f"agent:{agent_id}:{key}"
 
 
 def _with_entry(conversation: Conversation, fields: dict[str, Any], session: Session) -> RawJson:
@@ -364,15 +378,22 @@ async def _patch(conversation: Conversation, params: PatchParams) -> RawJson:
         raise Invalid(f"sessions have no {to_camel(foreign[0])} here: nothing was changed")
     if "send_policy" in named:
         conversation.access.require(ADMIN)
-    session = await session_of(conversation, params.key, params.agent_id)
+    if named == {"send_policy"}:  # it may wait for its session
+        key = canonical_key(conversation, params.key, params.agent_id)
+        session = await policy_subject(conversation.gateway, key)
+    else:
+        session = await session_of(conversation, params.key, params.agent_id)
     fields = params.model_dump(by_alias=True, include=set(named - {"archived"}))
     patch = SessionPatch({name: value or None for name, value in fields.items()})
     if patch.fields:
-        session = await conversation.gateway.patch(session.session_id, patch, conversation.caller)
+        ref = session.session_id or session.key
+        session = await conversation.gateway.patch(ref, patch, conversation.caller)
     if params.archived is not None:
         ref, caller = session.session_id, conversation.caller
         session = await conversation.gateway.archive(ref, caller, archived=params.archived)
     found = {"ok": True, "path": conversation.context.facts.state_dir, "key": session.key}
+    if not session.session_id:
+        return RawJson(encode(found | {"waiting": session.send_policy is not None}))
     return _with_entry(conversation, found, session)
 
 
@@ -385,12 +406,13 @@ async def _reset(conversation: Conversation, params: ResetParams) -> RawJson:
 async def _delete(conversation: Conversation, params: DeleteParams) -> dict[str, Any]:
     if not params.delete_transcript:
         raise Invalid("a session goes with its transcripts: archive it with sessions.patch {archived: true} instead")
-    key = canonical_key(conversation, params.key, params.agent_id)
+    ref = canonical_key(conversation, params.key, params.agent_id)
     try:
-        await conversation.gateway.delete(key, conversation.caller)
+        session = await session_of(conversation, ref)
+        await conversation.gateway.delete(ref, conversation.caller)
     except NotFound:
-        return {"ok": True, "key": key, "deleted": False, "archived": []}
-    return {"ok": True, "key": key, "deleted": True, "archived": []}
+        return {"ok": True, "key": ref, "deleted": False, "archived": []}
+    return {"ok": True, "key": session.key, "deleted": True, "archived": []}
 
 
 async def _search(conversation: Conversation, params: SearchParams) -> dict[str, Any]:
@@ -429,13 +451,23 @@ async def _usage(conversation: Conversation, params: UsageParams) -> dict[str, A
         | {"usage": {"totalTokens": session.spent_tokens, "totalCost": session.cost_usd}}
         for session in found
     ]
+    return {"updatedAt": conversation.gateway.now_ms(), "sessions": each, "totals": _totals(found)}
+
+
+async def _cost(conversation: Conversation, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
+    """Return what all sessions have used; nothing is kept by the day."""
+    every = SessionQuery(limit=MAX_ROWS, archived=None)
+    found = (await conversation.gateway.list_sessions(every, ALL)).sessions
+    return {"updatedAt": conversation.gateway.now_ms(), "days": 0, "daily": [], "totals": _totals(found)}
+
+
+def _totals(found: Sequence[Session]) -> dict[str, Any]:
     costs = [session.cost_usd for session in found]
-    totals = {
+    return {
         "totalTokens": sum(session.spent_tokens for session in found),
         "totalCost": sum(cost for cost in costs if cost is not None),
         "missingCostEntries": costs.count(None),
     }
-    return {"updatedAt": conversation.gateway.now_ms(), "sessions": each, "totals": totals}
 
 
 SESSIONS: Final = table(
@@ -447,11 +479,12 @@ SESSIONS: Final = table(
     Method("sessions.preview", READ, PreviewParams, _preview),
     Method("sessions.resolve", READ, ResolveParams, _resolve),
     Method("sessions.describe", READ, KeyParams, _describe),
-    Method("sessions.get", READ, GetParams, _get),
+    Method("sessions.get", READ, GetParams, _get, heavy=True),
     Method("sessions.create", WRITE, CreateParams, _create),
     Method("sessions.patch", WRITE, PatchParams, _patch),
     Method("sessions.reset", ADMIN, ResetParams, _reset),
     Method("sessions.delete", ADMIN, DeleteParams, _delete),
     Method("sessions.search", READ, SearchParams, _search),
     Method("sessions.usage", READ, UsageParams, _usage),
+    Method("usage.cost", READ, Nothing, _cost),
 )

@@ -1,17 +1,20 @@
-"""Methods over the session tools: which there are, which a session has, and running one (PROTOCOL I.5, II.2)."""
+"""Methods over the session tools: which there are, which a session has, and running one (protocol#methods,
+protocol#our-methods)."""
 
 from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from core.model.access import SessionCaller
 from core.model.errors import NotFound
 from core.model.tools import Tool
 from core.server.auth import READ
 from core.server.conversation import Conversation
 from core.server.method import Method, Params, table
-from core.server.methods.find import canonical_key
+from core.server.methods.find import key_of
 from core.server.run_tool import run_tool
 from core.tools.dispatch import TOOL_NAMES, schemas
+from core.tools.target import identified
 from core.wire.frames import RawJson, encode
 
 GROUP: Final = {"id": "sessions", "label": "Sessions", "source": "core"}
@@ -45,7 +48,7 @@ class InvokeParams(Params):
     as_: Literal["session"] | None = Field(default=None, alias="as")
     agent_id: str | None = None
     confirm: bool | None = None
-    idempotency_key: str | None = None
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=200)
 
 
 async def _catalog(conversation: Conversation, params: CatalogParams) -> dict[str, Any]:
@@ -55,10 +58,12 @@ async def _catalog(conversation: Conversation, params: CatalogParams) -> dict[st
 
 
 async def _effective(conversation: Conversation, params: EffectiveParams) -> dict[str, Any]:
-    rules = conversation.gateway.rules
-    key = canonical_key(conversation, params.session_key)
-    tools = [_tool(tool) for tool in schemas() if rules.withheld(tool.name, key) is None]
-    return {"agentId": params.agent_id or rules.default_agent, "profile": "full", "groups": [GROUP | {"tools": tools}]}
+    gateway = conversation.gateway
+    key = await key_of(conversation, params.session_key, params.agent_id)
+    caller = await identified(gateway, SessionCaller(key))
+    tools = [_tool(tool) for tool in schemas() if gateway.rules.withheld(tool.name, caller) is None]
+    agent_id = gateway.rules.agent_of(caller)
+    return {"agentId": agent_id, "profile": "full", "groups": [GROUP | {"tools": tools}]}
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
@@ -79,6 +84,7 @@ async def _invoke(conversation: Conversation, params: InvokeParams) -> RawJson:
             params.args,
             params.session_key,
             as_session=params.as_ == "session",
+            once=params.idempotency_key,
         )
     )
     output = f'{{"content":[{{"type":"text","text":{encode(result)}}}],"details":{result}}}'

@@ -1,0 +1,128 @@
+"""What cannot be read says why in its place, and is read once it can be."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.live.desk import Desk
+from console.live.memory import Memory
+from console.live.transcript import PAGE
+from core.gateway import HistoryPage
+from core.model.access import Scope
+from core.model.errors import Forbidden, Invalid, NotFound, SwitchboardError, Unavailable
+from core.model.events import Gap, MessageAppended
+from core.runtime.gateway import Runtime
+from tests.support.lines import Line
+from tests.support.runtimes import MAIN, running, send, until
+
+REMOTE = f"@far:{MAIN}"
+
+
+class Closed(Line):
+    """A gateway that reads no messages for a while."""
+
+    problem: SwitchboardError | None = None
+
+    async def history(self, key: str, scope: Scope, **options: Any) -> HistoryPage:
+        """Return messages while it does."""
+        if self.problem is not None:
+            raise self.problem
+        return await self.runtime.history(key, scope, **options)
+
+
+@contextlib.asynccontextmanager
+async def desk_on(runtime: Runtime) -> AsyncGenerator[tuple[Desk, Closed]]:
+    """Open a desk on a gateway elsewhere."""
+    from core.fleet import Fleet
+
+    line = Closed(runtime)
+    line.become(name="far")
+    fleet = Fleet({"far": line})
+    desk = Desk(fleet, Memory())
+    await desk.load()
+    task = asyncio.create_task(desk.follow())
+    try:
+        yield desk, line
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+ERRORS = [
+    Forbidden("this token may not read"),
+    Invalid("unexpected property offset"),
+    Unavailable("no answer"),
+    NotFound("there is no such session"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_a_page_that_cannot_be_read_says_why(state: Path, error: SwitchboardError) -> None:
+    async with running(state) as runtime:
+        for number in range(PAGE):
+            await send(runtime, MAIN, f"say {number}")
+        async with desk_on(runtime) as (desk, line):
+            key = next(iter(desk.book.rows))
+            transcript = await desk.open(key)
+            assert transcript.item(1) is None
+            line.problem = error
+            desk.take_dirty()
+            desk.fetch_wanted(transcript)
+            await until(lambda: transcript.why_missing(1))
+            assert transcript.why_missing(1) == error.message
+            assert key in desk.take_dirty().transcripts
+            assert transcript.item(1) is None
+            assert not transcript.wanted, "it is not asked for again and again"
+            line.problem = None
+            await desk.open(key)
+            assert transcript.item(1) is None
+            desk.fetch_wanted(transcript)
+            await until(lambda: transcript.item(1))
+            assert not transcript.why_missing(1)
+
+
+@pytest.mark.parametrize("error", ERRORS[:3], ids=lambda error: type(error).__name__)
+async def test_a_hole_that_cannot_be_filled_says_why_and_is_filled_after_a_gap(
+    state: Path, error: SwitchboardError
+) -> None:
+    async with running(state) as runtime:
+        await send(runtime, MAIN, "say one")
+        async with desk_on(runtime) as (desk, line):
+            key = next(iter(desk.book.rows))
+            transcript = await desk.open(key)
+            publish, runtime._hub.publish = (
+                runtime._hub.publish,
+                lambda events: publish([each for each in events if not isinstance(each, MessageAppended)]),
+            )
+            line.problem = error
+            await send(runtime, MAIN, "say two")
+            await runtime.drained()
+            await until(lambda: transcript.last == 4 and transcript.why_missing(4))
+            assert transcript.why_missing(4) == error.message
+            runtime._hub.publish = publish
+            line.problem = None
+            await desk._apply(Gap("far"))
+            await until(lambda: not transcript.refused)
+            assert transcript.item(4) is None
+            desk.fetch_wanted(transcript)
+            await until(lambda: transcript.item(4))
+            await send(runtime, MAIN, "say three")
+            await until(lambda: transcript.last == 6 and transcript.item(6))
+
+
+async def test_another_error_does_not_end_what_follows_events(state: Path) -> None:
+    async with running(state) as runtime:
+        await send(runtime, MAIN, "say one")
+        async with desk_on(runtime) as (desk, line):
+            key = next(iter(desk.book.rows))
+            await desk.open(key)
+            line.problem = Forbidden("no")
+            await send(runtime, MAIN, "say two")
+            await runtime.drained()
+            line.problem = None
+            await send(runtime, "agent:main:other", "say three")
+            await until(lambda: any("other" in each for each in desk.book.rows))
