@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from console.cli import run
+from console.cli.parser import run
 
 
 def main() -> None:

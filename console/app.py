@@ -1,4 +1,4 @@
-"""The console: one Textual app around a desk."""
+"""The console: one Textual app around a view model."""
 
 import asyncio
 import contextlib
@@ -21,24 +21,24 @@ from textual.filter import ANSIToTruecolor, LineFilter
 from textual.screen import Screen
 
 from console.alarm import Alarm
-from console.live.desk import Desk
 from console.live.gateways import Gateways
 from console.live.memory import Memory, Taken
+from console.live.view_model import ViewModel
 from console.operations import Operations
+from console.sanitizer import OutputSanitizer
 from console.screens.page import Page
 from console.screens.too_small import TooSmall
 from console.screens.watch_keys import WatchScreen
-from console.themes import DEFAULT_THEME, THEMES, Inks, inks_named
+from console.themes import DEFAULT_THEME, THEMES, Palette, palette_named
 from console.typeahead import BUILD_SECONDS, Arrived, Typeahead
-from console.wall import Wall
-from console.widgets.ink import ASCII_CONNECTION_SIGNS, ASCII_GLYPHS, CONNECTION_SIGNS, GLYPHS
+from console.widgets.drawing import ASCII_CONNECTION_SIGNS, ASCII_GLYPHS, CONNECTION_SIGNS, GLYPHS
 from core.model.errors import Conflict, SwitchboardError
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
+    from console.hosts.remote_host import AnyHost
     from console.live.rows import Look
-    from console.remote_host import AnyHost
     from core.model.connection import ConnectionState
 
 FRAME_SECONDS: Final = 1 / 32
@@ -70,14 +70,14 @@ class SwitchboardApp(App[None]):
         self.host = host
         self.where = where
         self.gateways = Gateways(host.here, host.kept)
-        self.desk = Desk(self.gateways.fleet, Memory.load(host.state))
-        self.operations = Operations(self.desk)
+        self.view_model = ViewModel(self.gateways.shown, Memory.load(host.state))
+        self.operations = Operations(self.view_model)
         self.monotonic = time.monotonic
         self.glyphs: dict[Look, str] = GLYPHS if _draws_unicode() else ASCII_GLYPHS
         self._scene = scene
         self.own_keys: dict[str, str] = {}
         self._alarm = Alarm()
-        self._wall = Wall()
+        self._sanitizer = OutputSanitizer()
         self.typeahead = Typeahead(self, super().on_event)
         self._remember_timer: Timer | None = None
         self._leaving = False
@@ -85,11 +85,11 @@ class SwitchboardApp(App[None]):
         self._reads_only = False
         self._drawn_at = 0.0
         self._first_picture = contextlib.ExitStack()
-        for inks in THEMES.values():
-            self.register_theme(inks.theme())
+        for palette in THEMES.values():
+            self.register_theme(palette.theme())
         self.set_reactive(App.theme, DEFAULT_THEME)  # setting it would read every style a second time
         self.stylesheet.set_variables(self.get_css_variables())
-        self.watch_screen = WatchScreen(self.desk, shutil.get_terminal_size().columns)
+        self.watch_screen = WatchScreen(self.view_model, shutil.get_terminal_size().columns)
 
     @property
     def is_demo(self) -> bool:
@@ -102,22 +102,22 @@ class SwitchboardApp(App[None]):
         return ASCII_CONNECTION_SIGNS if self.glyphs is ASCII_GLYPHS else CONNECTION_SIGNS
 
     @property
-    def inks(self) -> Inks:
+    def palette(self) -> Palette:
         """The colours in use."""
-        return inks_named(self.theme)
+        return palette_named(self.theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give our own names in the style sheet a meaning under Textual's themes too."""
-        return self.inks.theme().variables
+        return self.palette.theme().variables
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Put the wall behind Textual's own filters; colours of the terminal need no conversion, we draw with none."""
+        """Put the sanitizer behind Textual's own filters; colours need no conversion."""
         filters = [filter_ for filter_ in super().get_line_filters() if not isinstance(filter_, ANSIToTruecolor)]
-        return [*filters, self._wall]
+        return [*filters, self._sanitizer]
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Offer what the table of actions offers, and the sessions."""
-        from console.palette import commands
+        from console.command_palette import commands
 
         return commands(self, screen)
 
@@ -155,7 +155,7 @@ class SwitchboardApp(App[None]):
     def _say_unused(self, what: str) -> None:
         screen = self.screen
         if isinstance(screen, WatchScreen):
-            to = screen.row.name if screen.row is not None else self.desk.name_of(screen.draft_key)
+            to = screen.row.name if screen.row is not None else self.view_model.name_of(screen.draft_key)
             keys = f"{screen.key_of('write')} writes to {to}, {screen.key_of('help')} shows the keys"
             screen.say(f"{what} does nothing here: {keys}", "warning")
         elif isinstance(screen, Page):
@@ -177,10 +177,10 @@ class SwitchboardApp(App[None]):
         screen = self.watch_screen
         self.host.expect_start()
         try:
-            await self.desk.load()
-            self.desk.take_dirty()
-            self.desk.on_dirty = self._flush_soon
-            self.desk.on_configured = self._show_configured
+            await self.view_model.load()
+            self.view_model.take_changes()
+            self.view_model.on_changes = self._flush_soon
+            self.view_model.on_configured = self._show_configured
             await screen.begin()
         except SwitchboardError as error:
             self.host.expect_no_start()
@@ -191,7 +191,7 @@ class SwitchboardApp(App[None]):
             self._first_picture.close()
             gc.freeze()
             gc.enable()
-        self.run_worker(self.desk.follow(), group="follow", exit_on_error=True)
+        self.run_worker(self.view_model.follow(), group="follow", exit_on_error=True)
         self.call_after_refresh(self._go_live)
 
     def _go_live(self) -> None:
@@ -200,7 +200,7 @@ class SwitchboardApp(App[None]):
     async def _complete(self) -> None:
         await self.watch_screen.complete()
         self.typeahead.begin()
-        await self.desk.load_deliveries()
+        await self.view_model.load_deliveries()
         await self._start_runtime()
 
     async def _start_runtime(self) -> None:
@@ -215,7 +215,7 @@ class SwitchboardApp(App[None]):
             return
         self._take_preferences()
         await self._learn_gateways()
-        self.desk.configure()
+        self.view_model.configure()
         screen.show_edges()
         if self.host.hint and self._scene is None and not screen.standing.text and not screen.notice.text:
             screen.say(self.host.hint)
@@ -248,7 +248,7 @@ class SwitchboardApp(App[None]):
 
     def _note_owner(self) -> None:
         """Say no longer that this console only reads, once it does more."""
-        if self._reads_only and self.desk.gateway.connection.state == "live":
+        if self._reads_only and self.view_model.gateway.connection.state == "live":
             self._reads_only = False
             self.watch_screen.standing.say("")
 
@@ -322,26 +322,26 @@ class SwitchboardApp(App[None]):
     def _flush_soon(self) -> None:
         wait = self._drawn_at + FRAME_SECONDS - self.monotonic()
         if wait > 0:
-            self.set_timer(wait, self._show_dirty)
+            self.set_timer(wait, self._show_changes)
         else:
-            self.call_next(self._show_dirty)
+            self.call_next(self._show_changes)
 
-    def _show_dirty(self) -> None:
-        if not self.watch_screen.is_attached:  # the console is being closed, and the desk does not know yet
+    def _show_changes(self) -> None:
+        if not self.watch_screen.is_attached:  # the console is being closed, and the view model does not know yet
             return
         self._drawn_at = self.monotonic()
-        dirty = self.desk.take_dirty()
-        self.watch_screen.show_dirty(dirty)
-        if dirty.connections:
+        changes = self.view_model.take_changes()
+        self.watch_screen.show_changes(changes)
+        if changes.connections:
             self._note_owner()
         for screen in self.screen_stack:
             if isinstance(screen, Page):
-                screen.show_dirty(dirty)
-        rows = self.desk.book.rows
-        if dirty.all:
+                screen.show_changes(changes)
+        rows = self.view_model.book.rows
+        if changes.all:
             self._alarm.start(rows.values())
         looked_at = {pane.key for pane in self.watch_screen.panes if pane.display} if self.app_focus else set[str]()
-        if self._alarm.rings([rows[key] for key in dirty.rows if key in rows], looked_at, self._drawn_at):
+        if self._alarm.rings([rows[key] for key in changes.rows if key in rows], looked_at, self._drawn_at):
             self.bell()
 
     def _fatal_error(self) -> None:
@@ -366,17 +366,17 @@ class SwitchboardApp(App[None]):
     def _remember_aside(self) -> None:
         """Write it down where a slow disk holds nobody up."""
         self._remember_timer = None
-        memory = self.desk.memory
-        memory.seen = self.desk.unseen()
+        memory = self.view_model.memory
+        memory.seen = self.view_model.unseen()
         self.run_worker(partial(self._write_down, memory.take()), group="remember")
 
     async def _write_down(self, taken: Taken) -> None:
-        await asyncio.to_thread(self.desk.memory.write, taken)
+        await asyncio.to_thread(self.view_model.memory.write, taken)
 
     def remember(self) -> None:
         """Write drafts and what was seen down now; at the end, when nothing is drawn any more."""
-        self.desk.memory.seen = self.desk.unseen()
-        self.desk.memory.save()
+        self.view_model.memory.seen = self.view_model.unseen()
+        self.view_model.memory.save()
 
     def watch_theme(self, theme: str) -> None:
         """Draw everything in the new colours."""

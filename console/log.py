@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from console.live.clean import clean_line
+from console.live.text.clean import clean_line
 from core.files import open_private
 
 LOG_NAME: Final = "switchboard.log"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from console.live.clean import clean_line
-from console.live.desk import Desk
-from console.live.exchange_words import address_words
-from console.live.words import counted, session_name
+from console.live.text.clean import clean_line
+from console.live.text.exchanges import address_words
+from console.live.text.words import counted, session_name
+from console.live.view_model import ViewModel
 from core.files import create_file
 from core.model.access import ALL, OPERATOR
 from core.model.errors import SwitchboardError
@@ -71,15 +71,15 @@ class SendOrder:
 
 
 class Operations:
-    """The operator's actions on a desk."""
+    """The operator's actions on what the console shows."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, view_model: ViewModel) -> None:
+        self._view_model = view_model
 
     async def send(self, order: SendOrder) -> Outcome:
         """Send a message, and wait for the reply if that is asked for."""
         arguments = {"sessionKey": order.to, "message": order.message, "timeoutSeconds": order.wait_seconds}
-        return await _said(lambda: self._desk.call("sessions_send", arguments, order.sender), self._sent)
+        return await _said(lambda: self._view_model.call("sessions_send", arguments, order.sender), self._sent)
 
     async def spawn(self, arguments: dict[str, Any], requester: str | None) -> Outcome:
         """Start a sub-agent; `arguments` are those of `sessions_spawn`."""
@@ -91,14 +91,14 @@ class Operations:
             where = "its result will be posted here" if seen else "its result is in its own session"
             return Outcome(f"sub-agent started; {where}", key=result["childSessionKey"])
 
-        return await _said(lambda: self._desk.call("sessions_spawn", arguments, requester), told)
+        return await _said(lambda: self._view_model.call("sessions_spawn", arguments, requester), told)
 
     async def next_policy(self, session: Session) -> Outcome:
         """Turn the send policy on: inherit, allow, deny, inherit; also of a session that is yet to be (`absent`)."""
         override = NEXT_OVERRIDE[session.send_policy]
 
         def told(changed: Session) -> Outcome:
-            decision = self._desk.gateway.policy_of(changed)
+            decision = self._view_model.gateway.policy_of(changed)
             waits = ", which waits for its session" if override is not None and not changed.session_id else ""
             said = f"{self._name(session)}: {override or 'inherit'}{waits}"
             if decision is None:
@@ -116,21 +116,21 @@ class Operations:
                 return Outcome(f"{self._name(session)} had already ended", "warning")
             return Outcome(f"{self._name(session)}: {counted(len(stopped), 'run')} stopped, what was said is kept")
 
-        return await _said(lambda: self._desk.gateway.abort(session.session_id, OPERATOR), told)
+        return await _said(lambda: self._view_model.gateway.abort(session.session_id, OPERATOR), told)
 
     async def archive(self, session: Session) -> Outcome:
         """Archive a session, or bring it back."""
         archived = session.archived_at is None
         words = "archived; x in the archive (A) brings it back" if archived else "back in the list"
         return await _said(
-            lambda: self._desk.gateway.archive(session.session_id, OPERATOR, archived=archived),
+            lambda: self._view_model.gateway.archive(session.session_id, OPERATOR, archived=archived),
             lambda _: Outcome(f"{self._name(session)}: {words}"),
         )
 
     async def reset(self, session: Session) -> Outcome:
         """Give a session an empty transcript."""
         return await _said(
-            lambda: self._desk.gateway.reset(session.session_id, OPERATOR),
+            lambda: self._view_model.gateway.reset(session.session_id, OPERATOR),
             lambda _: Outcome(
                 f"{self._name(session)}: a new transcript; the old one has the id {split(session.session_id)[1]}"
             ),
@@ -139,14 +139,14 @@ class Operations:
     async def retry(self, delivery: Delivery) -> Outcome:
         """Send a delivery again."""
         return await _said(
-            lambda: self._desk.gateway.retry_delivery(delivery.delivery_id, OPERATOR),
+            lambda: self._view_model.gateway.retry_delivery(delivery.delivery_id, OPERATOR),
             lambda _: Outcome(f"{self._announce(delivery)} is tried again"),
         )
 
     async def drop(self, delivery: Delivery) -> Outcome:
         """Give a delivery up."""
         return await _said(
-            lambda: self._desk.gateway.drop_delivery(delivery.delivery_id, OPERATOR),
+            lambda: self._view_model.gateway.drop_delivery(delivery.delivery_id, OPERATOR),
             lambda _: Outcome(f"{self._announce(delivery)} is dropped: it is not tried any more"),
         )
 
@@ -167,7 +167,7 @@ class Operations:
         pages: list[tuple[Message, ...]] = []
         before: int | None = None
         while True:
-            page = await self._desk.gateway.history(session.session_id, ALL, limit=EXPORT_PAGE, before=before)
+            page = await self._view_model.gateway.history(session.session_id, ALL, limit=EXPORT_PAGE, before=before)
             pages.append(page.messages)
             before = page.before
             if before is None:
@@ -177,7 +177,7 @@ class Operations:
                 yield message
 
     async def _patch(self, session: Session, fields: dict[str, str | None]) -> Session:
-        return await self._desk.gateway.patch(session.session_id or session.key, SessionPatch(fields), OPERATOR)
+        return await self._view_model.gateway.patch(session.session_id or session.key, SessionPatch(fields), OPERATOR)
 
     def _sent(self, result: dict[str, Any]) -> Outcome:
         match result["status"]:
@@ -191,10 +191,10 @@ class Operations:
                 return Outcome(str(result.get("error", status)), "error", refused=status == "forbidden")
 
     def _announce(self, delivery: Delivery) -> str:
-        return clean_line(f"the announce of {self._desk.name_of(delivery.key)} to {address_words(delivery)}", 160)
+        return clean_line(f"the announce of {self._view_model.name_of(delivery.key)} to {address_words(delivery)}", 160)
 
     def _name(self, session: Session) -> str:
-        return clean_line(session_name(session, self._desk.book.default_agent(session.key)), 60)
+        return clean_line(session_name(session, self._view_model.book.default_agent(session.key)), 60)
 
 
 def export_name(session: Session) -> str:

@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 from urllib.parse import urlsplit
 
-from console.live.gateways import Kept, Listed
+from console.live.gateways import KeptGateway, Listed
+from core import json_codec
 from core.config.gateways import LOCAL, is_name, shown_url, url_problem
 from core.config.settings import GatewaySettings, Secret
-from core.model import json_codec
 from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.model.keys import quoted
 
 FILE_NAME: Final = "gateways.json"
 TOKEN_VARIABLE: Final = "SWITCHBOARD_GATEWAY_TOKEN"  # noqa: S105 - the name of the variable, not a token
 if TYPE_CHECKING:
-    from core.model.clock import Clock
+    from core.clock import Clock
 
 Origin = Literal["configuration", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownGateway:
     """A profile and where it came from."""
 
     gateway: GatewaySettings
@@ -49,11 +49,15 @@ class Profiles:
         self._take(_read(self._path))
 
     @property
-    def known(self) -> list[Known]:
+    def known(self) -> list[KnownGateway]:
         """All of them: those of the configuration in its order, then the stored ones by name."""
         return [
-            *(Known(gateway, "configuration") for gateway in self._configured.values()),
-            *(Known(gateway, "stored") for name, gateway in self._stored.items() if name not in self._configured),
+            *(KnownGateway(gateway, "configuration") for gateway in self._configured.values()),
+            *(
+                KnownGateway(gateway, "stored")
+                for name, gateway in self._stored.items()
+                if name not in self._configured
+            ),
         ]
 
     @property
@@ -81,17 +85,17 @@ class Profiles:
         """Return all of them, for the screen of gateways."""
         return [Listed(each.gateway.name, shown_url(each.gateway.url), each.origin) for each in self.known]
 
-    def open(self, name: str) -> "RemoteGateway":
+    def open(self, name: str) -> "ProfileGateway":
         """Begin to connect to a gateway; it is there at once, and says itself how far it has come.
 
         Raises:
             SwitchboardError: There is no such profile, or it cannot be used.
         """
-        from core.model.clock import SystemClock
+        from core.clock import SystemClock
 
         return self.connect(self.find(name), SystemClock())
 
-    def connect(self, gateway: GatewaySettings, clock: "Clock") -> "RemoteGateway":
+    def connect(self, gateway: GatewaySettings, clock: "Clock") -> "ProfileGateway":
         """Begin to connect to a gateway by what is known of it.
 
         Raises:
@@ -181,7 +185,7 @@ class Profiles:
         self._stored = {name: _settings(name, entry, self._path) for name, entry in sorted(entries.items())}
 
 
-class RemoteGateway(Kept, Protocol):
+class ProfileGateway(KeptGateway, Protocol):
     """A gateway elsewhere, over a connection that is kept."""
 
     async def opened(self) -> None:

@@ -7,8 +7,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from console.remote_host import AnyHost, open_elsewhere, open_host, read_known
-from core.apart import apart
+from console.hosts.remote_host import AnyHost, open_elsewhere, open_host, read_known
+from core.child_process import in_child_process
 from core.config.gateways import LOCAL
 from core.config.paths import find_places
 from core.model.errors import Invalid
@@ -35,7 +35,7 @@ def run_console(state: str | None, config: str | None, gateways: str | None = No
     if demo:
         if gateways is not None:
             raise Invalid("the demo plays on a state of its own: leave --gateway out")
-        from console.demo import open_demo
+        from console.cli.demo import open_demo
 
         with open_demo() as opened:
             return asyncio.run(_show(opened.host, partial(opened.play, opened.host), "demo, on a temporary state"))
@@ -46,7 +46,7 @@ async def _open(state: str | None, config: str | None, gateways: str | None) -> 
     places = find_places(state, config)
     if gateways is None or gateways == LOCAL:
         return await _show(open_host(places, gateways))
-    reading = asyncio.get_running_loop().run_in_executor(None, lambda: apart(read_known, places))
+    reading = asyncio.get_running_loop().run_in_executor(None, lambda: in_child_process(read_known, places))
     import console.app  # noqa: F401  # pyright: ignore[reportUnusedImport] - takes as long as reading, at once with it
 
     return await _show(open_elsewhere(places, gateways, await reading))

@@ -1,4 +1,4 @@
-"""The console's colours: a handful of inks per theme, from which both Textual's theme and the drawn lines are made.
+"""The console's colours: a palette per theme, from which both Textual's theme and the drawn lines are made.
 
 Text stands at least 4.5:1 from what is behind it (a test computes it); no meaning is carried by colour alone
 (console#contrast).
@@ -14,7 +14,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 
 @dataclass(frozen=True, slots=True)
-class Inks:
+class Palette:
     """The colours of one theme, as `#rrggbb` or the names of terminal colours.
 
     Attributes:
@@ -49,14 +49,14 @@ class Inks:
         """Whether the colours are those of the terminal."""
         return not self.back.startswith("#")
 
-    def style(self, ink: str, *, bold: bool = False, italic: bool = False) -> Style:
-        """Return a Rich style for words in one of the inks."""
-        color = getattr(self, ink).removeprefix("ansi_")
-        dim = self.ansi and ink == "muted"
+    def style(self, colour: str, *, bold: bool = False, italic: bool = False) -> Style:
+        """Return a Rich style for words in a colour of the palette."""
+        color = getattr(self, colour).removeprefix("ansi_")
+        dim = self.ansi and colour == "muted"
         return Style(color=color, bold=bold or None, italic=italic or None, dim=dim or None)
 
     def theme(self) -> Theme:
-        """Return the Textual theme made of these inks."""
+        """Return the Textual theme made of this palette."""
         return Theme(
             name=self.name,
             dark=self.dark,
@@ -73,10 +73,10 @@ class Inks:
             warning=self.warning,
             error=self.error,
             variables={
-                "ink-muted": self.muted,
-                "ink-rule": self.rule,
-                "ink-cursor": self.cursor,
-                "ink-panel": self.panel,
+                "palette-muted": self.muted,
+                "palette-rule": self.rule,
+                "palette-cursor": self.cursor,
+                "palette-panel": self.panel,
                 "scrollbar": self.rule,
                 "scrollbar-hover": self.muted,
                 "scrollbar-active": self.accent,
@@ -106,10 +106,10 @@ _TERMINALS_OWN: Final = {
 """What Textual's own styles ask of a theme in the colours of the terminal; without, switching to it would fail."""
 
 
-THEMES: Final[dict[str, Inks]] = {
-    inks.name: inks
-    for inks in (
-        Inks(
+THEMES: Final[dict[str, Palette]] = {
+    palette.name: palette
+    for palette in (
+        Palette(
             name="switchboard-dark",
             dark=True,
             text="#d6dae0",
@@ -124,7 +124,7 @@ THEMES: Final[dict[str, Inks]] = {
             rule="#39414d",
             code="monokai",
         ),
-        Inks(
+        Palette(
             name="switchboard-light",
             dark=False,
             text="#1f242b",
@@ -139,7 +139,7 @@ THEMES: Final[dict[str, Inks]] = {
             rule="#c3c7cc",
             code="xcode",
         ),
-        Inks(
+        Palette(
             name="switchboard-contrast",
             dark=True,
             text="#ffffff",
@@ -154,7 +154,7 @@ THEMES: Final[dict[str, Inks]] = {
             rule="#8a8a8a",
             code="monokai",
         ),
-        Inks(
+        Palette(
             name="switchboard-ansi",
             dark=True,
             text="ansi_default",
@@ -175,18 +175,18 @@ DEFAULT_THEME: Final = "switchboard-dark"
 
 
 @cache
-def inks_named(name: str) -> Inks:
-    """Return the inks of a theme by its name, also of one that is Textual's own."""
+def palette_named(name: str) -> Palette:
+    """Return the palette of a theme by its name, also of one that is Textual's own."""
     return THEMES.get(name) or _borrowed(BUILTIN_THEMES[name])
 
 
-def _borrowed(theme: Theme) -> Inks:
-    """Make inks of the colours of one of Textual's own themes."""
+def _borrowed(theme: Theme) -> Palette:
+    """Make a palette of the colours of one of Textual's own themes."""
     colors = theme.to_color_system().generate()
     if not colors["background"].startswith("#"):
         return THEMES["switchboard-ansi"]
     back, text = Color.parse(colors["background"]), Color.parse(colors["foreground"])
-    return Inks(
+    return Palette(
         name=theme.name,
         dark=theme.dark,
         text=text.hex,

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingText:
     """One text for one address.
 
     Attributes:
@@ -20,7 +20,7 @@ class Outgoing:
     text: str
 
 
-class NotTaken(Exception):
+class ChannelBusy(Exception):
     """The channel provably did nothing: it refused the connection, or said that it is too busy.
 
     Attributes:
@@ -39,7 +39,7 @@ class Rejected(Exception):
 class Channel(Protocol):
     """A configured channel."""
 
-    async def deliver(self, outgoing: Outgoing) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Hand a text over; when this returns, the channel has it.
 
         Raises:

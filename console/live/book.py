@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping
 
-from console.live.clean import clean_line
 from console.live.placement import RANK, Placement
 from console.live.rows import Look, Row, read_row, runs_of
+from console.live.text.clean import clean_line
 from core.model.events import Activity, Event, RunChanged, SessionChanged
 from core.model.keys import main_key, split
 from core.model.sessions import Session

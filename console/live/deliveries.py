@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from console.live.clean import clean, clean_line
+from console.live.text.clean import clean, clean_line
 from core.gateway import Gateway
 from core.model.exchanges import OPEN_DELIVERIES, STUCK_DELIVERIES, Delivery
 from core.model.keys import split

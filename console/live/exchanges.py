@@ -5,7 +5,7 @@ Their text enters the console's model here (architecture#threats): ids stay as t
 
 from typing import Final, NamedTuple
 
-from console.live.clean import clean_line
+from console.live.text.clean import clean_line
 from core.gateway import Gateway
 from core.model.exchanges import Delivery, Exchange
 from core.model.keys import split

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from console.live.words import LOCAL
-from core.fleet import Fleet
+from console.live.text.words import LOCAL
 from core.gateway import Gateway
 from core.model.connection import Connection
 from core.model.errors import Invalid, NotFound
 from core.model.keys import quoted
+from core.multi import MultiGateway
 
 LAST: Final = "it is the only one in the list: show another one first"
 
 
-class Kept(Gateway, Protocol):
+class KeptGateway(Gateway, Protocol):
     """A gateway over a connection that is kept."""
 
     def retry(self) -> None:
@@ -46,7 +46,7 @@ class Directory(Protocol):
         """Return all profiles."""
         ...
 
-    def open(self, name: str) -> Kept:
+    def open(self, name: str) -> KeptGateway:
         """Begin to connect a profile; the gateway is there at once, and says itself how far it has come.
 
         Raises:
@@ -55,7 +55,7 @@ class Directory(Protocol):
         ...
 
 
-class Entry(NamedTuple):
+class GatewayEntry(NamedTuple):
     """One gateway as the screen of gateways shows it.
 
     Attributes:
@@ -82,18 +82,18 @@ class Gateways:
         directory: What else could be opened; None when there is nothing.
 
     Attributes:
-        fleet: Those whose sessions are shown.
+        shown: Those whose sessions are shown.
     """
 
     def __init__(
-        self, local: Gateway | None, kept: Mapping[str, Kept] | None = None, directory: Directory | None = None
+        self, local: Gateway | None, kept: Mapping[str, KeptGateway] | None = None, directory: Directory | None = None
     ) -> None:
         self.directory = directory
         self._local = local
-        self._kept: dict[str, Kept] = dict(kept or {})
-        self.fleet = Fleet({**({"": local} if local is not None else {}), **self._kept})
+        self._kept: dict[str, KeptGateway] = dict(kept or {})
+        self.shown = MultiGateway({**({"": local} if local is not None else {}), **self._kept})
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[GatewayEntry]:
         """Return all of them: the bundled runtime, those with a profile, then others that are open."""
         known = {each.name: each for each in (self.directory.listed() if self.directory is not None else ())}
         names = dict.fromkeys([*known, *self._kept])
@@ -101,7 +101,7 @@ class Gateways:
         if self._local is None:
             return entries
         here = self._local.connection
-        return [Entry("", LOCAL, here.address, "this machine", here, "" in self.fleet.names), *entries]
+        return [GatewayEntry("", LOCAL, here.address, "this machine", here, "" in self.shown.names), *entries]
 
     def show_alone(self, name: str) -> None:
         """Show the sessions of one gateway only; the others stay connected.
@@ -109,11 +109,11 @@ class Gateways:
         Raises:
             SwitchboardError: Its profile cannot be used.
         """
-        if name not in self.fleet.names:
-            self.fleet.add(name, self._opened(name))
-        for other in self.fleet.names:
+        if name not in self.shown.names:
+            self.shown.add(name, self._opened(name))
+        for other in self.shown.names:
             if other != name:
-                self.fleet.remove(other)
+                self.shown.remove(other)
 
     def toggle(self, name: str) -> bool:
         """Add the sessions of a gateway to the list, or take them out; whether they are in it now.
@@ -122,8 +122,8 @@ class Gateways:
             Invalid: It is the last one.
             SwitchboardError: Its profile cannot be used.
         """
-        if name not in self.fleet.names:
-            self.fleet.add(name, self._opened(name))
+        if name not in self.shown.names:
+            self.shown.add(name, self._opened(name))
             return True
         self._hide(name)
         return False
@@ -142,11 +142,11 @@ class Gateways:
         """Return why a gateway cannot be disconnected, None when it can."""
         if name not in self._kept:
             return "it runs here: leave the console to end it" if not name else "it is not connected"
-        return LAST if self.fleet.names == (name,) else None
+        return LAST if self.shown.names == (name,) else None
 
     async def disconnect(self, name: str) -> None:
         """Take a gateway out of the list and end its connection."""
-        if name in self.fleet.names:
+        if name in self.shown.names:
             self._hide(name)
         await self._kept.pop(name).close()
 
@@ -156,9 +156,9 @@ class Gateways:
         await asyncio.gather(*(gateway.close() for gateway in kept))
 
     def _hide(self, name: str) -> None:
-        if self.fleet.names == (name,):
+        if self.shown.names == (name,):
             raise Invalid(LAST)
-        self.fleet.remove(name)
+        self.shown.remove(name)
 
     def _opened(self, name: str) -> Gateway:
         if not name and self._local is not None:
@@ -170,9 +170,9 @@ class Gateways:
             known = self._kept[name] = self.directory.open(name)
         return known
 
-    def _entry(self, name: str, known: Listed | None) -> Entry:
+    def _entry(self, name: str, known: Listed | None) -> GatewayEntry:
         gateway = self._kept.get(name)
         connection = gateway.connection if gateway is not None else None
         address = known.address if known is not None else connection.address if connection else ""
         origin = known.origin if known is not None else "given at the start"
-        return Entry(name, name, address, origin, connection, name in self.fleet.names)
+        return GatewayEntry(name, name, address, origin, connection, name in self.shown.names)

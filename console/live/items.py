@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from console.live.clean import clean, clean_line
+from console.live.text.clean import clean, clean_line
 from core.model.messages import Block, Message
 
 PartKind = Literal["speech", "plain", "thinking", "call", "result", "note", "failure"]

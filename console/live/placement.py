@@ -36,7 +36,7 @@ class Placed:
     branch: str = ""
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """What the placement needs of the book."""
 
     rows: dict[str, Row]
@@ -54,12 +54,12 @@ class Placement:
         archived: Place the archived sessions instead of the others.
     """
 
-    def __init__(self, book: Rows) -> None:
+    def __init__(self, book: RowSource) -> None:
         self.order: Order = "attention"
         self.needle = ""
         self.archived = False
         self._book = book
-        self._dirty: set[str] = set()
+        self._changes: set[str] = set()
         self._selected: str | None = None
         self._stale = True
         self._sorted: list[_SortKey] = []
@@ -74,7 +74,7 @@ class Placement:
     def touch(self, key: str) -> None:
         """Place a row again, with those that hang on it."""
         if not self._stale:
-            self._dirty.add(key)
+            self._changes.add(key)
 
     def select(self, key: str | None) -> None:
         """Leave the row in its place that the operator is at, whatever becomes of it."""
@@ -88,9 +88,9 @@ class Placement:
         if self._stale:
             self._place_all()
         else:
-            for key in self._hanging_on(self._dirty):
+            for key in self._hanging_on(self._changes):
                 self._place(key)
-        self._dirty.clear()
+        self._changes.clear()
         return list(chain.from_iterable(self._groups[entry[-1]] for entry in self._sorted))
 
     def _place_all(self) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Final, Literal, NamedTuple
 
-from console.live.clean import clean_line
-from console.live.words import LOCAL, session_name
+from console.live.text.clean import clean_line
+from console.live.text.words import LOCAL, session_name
 from core.model.keys import split
 from core.model.runs import RunState
 from core.model.sessions import Session

@@ -6,9 +6,9 @@ Every decision is asked of `core.rules`; here it is put into words.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from console.live.clean import clean_line
 from console.live.rows import Row
-from console.live.words import key_name
+from console.live.text.clean import clean_line
+from console.live.text.words import key_name
 from core.gateway import Gateway, Overrides
 from core.model.access import Agents, One, Scope, SessionCaller, Tree
 from core.model.errors import Invalid, SwitchboardError

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from console.live.clean import clean, clean_line
 from console.live.items import Item, Part, read_item
-from console.live.markdown_blocks import BlockedText
+from console.live.text.clean import clean, clean_line
+from console.live.text.markdown_blocks import BlockedText
 from core.model.events import BlockKind, Delta, ToolProgress
 from core.model.exchanges import Exchange
 from core.model.messages import Message, brief

@@ -10,13 +10,13 @@ from textual.binding import BindingType
 from textual.containers import Container
 
 from console.actions import GATEWAYS
-from console.live.clean import clean_line
-from console.live.connections import INKS, REASON_CHARS, broken, data_age, state_words
-from console.live.desk import Desk
-from console.live.dirty import Dirty
-from console.live.gateways import Entry, Gateways
+from console.live.changes import Changes
+from console.live.gateways import GatewayEntry, Gateways
+from console.live.text.clean import clean_line
+from console.live.text.connections import COLOURS, REASON_CHARS, broken, data_age, state_words
+from console.live.view_model import ViewModel
 from console.screens.page import Page, bindings
-from console.widgets.ink import fit, inks_of
+from console.widgets.drawing import fit, palette_of
 from console.widgets.line_list import LineList
 from console.widgets.sheet import Fact, Sheet
 from core.model.connection import ConnectionState
@@ -36,16 +36,16 @@ class ConnectScreen(Page):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
     AUTO_FOCUS = "#gateways"
     DEFAULT_CSS = """
-    ConnectScreen #gateways { height: 1fr; background: $ink-panel; }
-    ConnectScreen #facts { height: 11; border-top: solid $ink-rule; }
+    ConnectScreen #gateways { height: 1fr; background: $palette-panel; }
+    ConnectScreen #facts { height: 11; border-top: solid $palette-rule; }
     ConnectScreen.-medium #facts { height: 14; }
     ConnectScreen.-wide #parts { layout: horizontal; }
     ConnectScreen.-wide #gateways { width: 110; height: 100%; }
-    ConnectScreen.-wide #facts { width: 1fr; height: 100%; border-top: none; border-left: solid $ink-rule; }
+    ConnectScreen.-wide #facts { width: 1fr; height: 100%; border-top: none; border-left: solid $palette-rule; }
     """
 
-    def __init__(self, desk: Desk, gateways: Gateways) -> None:
-        super().__init__(desk)
+    def __init__(self, view_model: ViewModel, gateways: Gateways) -> None:
+        super().__init__(view_model)
         self._gateways = gateways
         self.list = _List(self._now, lambda: self.console.connection_signs)
         self.facts = Sheet(id="facts")
@@ -64,9 +64,9 @@ class ConnectScreen(Page):
         self._show()
         self.set_interval(1.0, self._show)
 
-    def show_dirty(self, dirty: Dirty) -> None:
+    def show_changes(self, changes: Changes) -> None:
         """Draw what changed."""
-        if dirty.connections or dirty.all:
+        if changes.connections or changes.all:
             self._show()
 
     def why_not(self, action_id: str) -> str | None:
@@ -126,13 +126,13 @@ class ConnectScreen(Page):
     # What is shown
 
     @property
-    def _current(self) -> Entry:
+    def _current(self) -> GatewayEntry:
         current = self.list.current
         assert current is not None, "an action that needs one is refused without"
         return current
 
     def _now(self) -> int:
-        return self.desk.wall_ms()
+        return self.view_model.wall_ms()
 
     def _show(self) -> None:
         self.list.show(self._gateways.entries())
@@ -144,7 +144,7 @@ class ConnectScreen(Page):
         self.facts.show(self._facts(self.list.current))
         self.show_keys()
 
-    def _facts(self, entry: Entry | None) -> list[Fact]:
+    def _facts(self, entry: GatewayEntry | None) -> list[Fact]:
         if entry is None:
             return [Fact("", "MORE GATEWAYS", heading=True), Fact("how", HOW_TO_ADD, "muted")]
         facts = [Fact("", entry.title, heading=True), *self._standing(entry)]
@@ -152,15 +152,15 @@ class ConnectScreen(Page):
         facts.append(Fact("known from", entry.origin, "muted"))
         return [*facts, Fact("", "MORE GATEWAYS", heading=True), Fact("how", HOW_TO_ADD, "muted")]
 
-    def _standing(self, entry: Entry) -> list[Fact]:
+    def _standing(self, entry: GatewayEntry) -> list[Fact]:
         """Return how a gateway is reached, what to do where it is not, and what it allows."""
         connection, now = entry.connection, self._now()
         if connection is None:
             return [Fact("state", "not connected: ↵ or space connects it")]
-        facts = [Fact("state", state_words(connection, now), INKS[connection.state])]
+        facts = [Fact("state", state_words(connection, now), COLOURS[connection.state])]
         wrong = broken(connection, now)
         if wrong is not None:
-            facts += [Fact("why", wrong[0], INKS[connection.state]), Fact("next", wrong[1])]
+            facts += [Fact("why", wrong[0], COLOURS[connection.state]), Fact("next", wrong[1])]
         elif connection.detail:
             facts.append(Fact("note", clean_line(connection.detail, REASON_CHARS)))
         if data_age(connection, now) and entry.shown:
@@ -179,14 +179,14 @@ class _List(LineList):
         super().__init__(id="gateways")
         self._now = now
         self._signs = signs
-        self.entries: list[Entry] = []
+        self.entries: list[GatewayEntry] = []
 
     @property
-    def current(self) -> Entry | None:
+    def current(self) -> GatewayEntry | None:
         """The gateway under the cursor."""
         return self.entries[self.cursor] if self.entries else None
 
-    def show(self, entries: list[Entry]) -> None:
+    def show(self, entries: list[GatewayEntry]) -> None:
         """Show these."""
         current = self.current
         self.entries = entries
@@ -201,12 +201,12 @@ class _List(LineList):
 
     def row_lines(self, index: int, width: int) -> list[_Line]:
         """Return the one or two lines of a gateway."""
-        entry, inks = self.entries[index], inks_of(self)
-        connection, muted = entry.connection, inks.style("muted")
-        sign, state, ink = " ", "not connected", "muted"
+        entry, palette = self.entries[index], palette_of(self)
+        connection, muted = entry.connection, palette.style("muted")
+        sign, state, colour = " ", "not connected", "muted"
         version = ""
         if connection is not None:
-            ink = INKS[connection.state]
+            colour = COLOURS[connection.state]
             sign, state = self._signs()[connection.state], state_words(connection, self._now())
             version = connection.version
         listed = "in the list" if entry.shown else ""
@@ -214,14 +214,14 @@ class _List(LineList):
         room = max(0, width - name_room - 16)
         state_room = min(32, room)
         first = [
-            (f"{sign} ", inks.style(ink)),
-            (fit(clean_line(entry.title, 40), name_room), inks.style("text", bold=entry.shown)),
-            (fit(state, state_room), inks.style(ink)),
+            (f"{sign} ", palette.style(colour)),
+            (fit(clean_line(entry.title, 40), name_room), palette.style("text", bold=entry.shown)),
+            (fit(state, state_room), palette.style(colour)),
             (fit(clean_line(version, 40) or clean_line(entry.address, 80), room - state_room - 1) + " ", muted),
-            (fit(listed, 12), inks.style("accent")),
+            (fit(listed, 12), palette.style("accent")),
         ]
         return [first, [("  " + fit(self._detail(entry), width - 3), muted)]]
 
-    def _detail(self, entry: Entry) -> str:
+    def _detail(self, entry: GatewayEntry) -> str:
         connection = entry.connection
         return clean_line(connection.detail, REASON_CHARS) if connection is not None else ""

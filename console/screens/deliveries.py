@@ -13,15 +13,15 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.actions import DELIVERIES, Action
+from console.live.changes import Changes
 from console.live.deliveries import NEWEST
-from console.live.desk import Desk
-from console.live.dirty import Dirty
-from console.live.exchange_words import address_words
-from console.live.words import LOCAL, age, ago
+from console.live.text.exchanges import address_words
+from console.live.text.words import LOCAL, age, ago
+from console.live.view_model import ViewModel
 from console.operations import Doing
 from console.screens.confirm import Choice, Confirm
 from console.screens.page import Page, bindings
-from console.widgets.ink import ANNOUNCE_SIGNS, ASCII_GLYPHS, ASCII_SIGNS, DELIVERY_INKS, fit, inks_of
+from console.widgets.drawing import ANNOUNCE_SIGNS, ASCII_GLYPHS, ASCII_SIGNS, DELIVERY_COLOURS, fit, palette_of
 from console.widgets.line_list import LineList
 from console.widgets.status import TitleLine
 from core.model.exchanges import RETRYABLE, Delivery
@@ -46,22 +46,22 @@ class DeliveriesScreen(Page):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
     AUTO_FOCUS = "#deliveries"
     DEFAULT_CSS = """
-    DeliveriesScreen #list { height: 1fr; background: $ink-panel; }
-    DeliveriesScreen #said { height: 9; border-top: solid $ink-rule; }
+    DeliveriesScreen #list { height: 1fr; background: $palette-panel; }
+    DeliveriesScreen #said { height: 9; border-top: solid $palette-rule; }
     DeliveriesScreen.-medium #said { height: 14; }
     DeliveriesScreen #said VerticalScroll { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
     DeliveriesScreen.-wide #parts { layout: horizontal; }
     DeliveriesScreen.-wide #list { width: 110; height: 100%; }
-    DeliveriesScreen.-wide #said { width: 1fr; height: 100%; border-top: none; border-left: solid $ink-rule; }
-    DeliveriesScreen #reason { color: $ink-muted; margin-bottom: 1; }
+    DeliveriesScreen.-wide #said { width: 1fr; height: 100%; border-top: none; border-left: solid $palette-rule; }
+    DeliveriesScreen #reason { color: $palette-muted; margin-bottom: 1; }
     DeliveriesScreen.-empty #said { display: none; }
     DeliveriesScreen Input { display: none; }
     DeliveriesScreen.-filtering Input { display: block; }
     """
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
-        self.list = _List(desk, self._glyph)
+    def __init__(self, view_model: ViewModel) -> None:
+        super().__init__(view_model)
+        self.list = _List(view_model, self._glyph)
         self._filter = Input(placeholder="words of state, session, address, reason, text", compact=True)
         self._about = TitleLine(id="about")
         self._reason = Static(id="reason")
@@ -87,11 +87,11 @@ class DeliveriesScreen(Page):
         self._show()
         self.set_interval(1.0, self._tick)
 
-    def show_dirty(self, dirty: Dirty) -> None:
+    def show_changes(self, changes: Changes) -> None:
         """Draw what changed."""
-        if dirty.deliveries or dirty.all:
+        if changes.deliveries or changes.all:
             self._show()
-        elif dirty.rows & self.list.keys:
+        elif changes.rows & self.list.keys:
             self.list.refresh()
 
     def why_not(self, action_id: str) -> str | None:
@@ -102,17 +102,17 @@ class DeliveriesScreen(Page):
         if current is None:
             return "there is no delivery here"
         if action_id == "open":
-            gone = f"{self.desk.name_of(current.key)} is not among the sessions any more"
-            return None if current.key in self.desk.book.rows else gone
+            gone = f"{self.view_model.name_of(current.key)} is not among the sessions any more"
+            return None if current.key in self.view_model.book.rows else gone
         if current.state not in RETRYABLE:
             return OVER[current.state]
-        return self.desk.gateway.refusal("deliver", current.key)
+        return self.view_model.gateway.refusal("deliver", current.key)
 
     def refused(self, action: Action) -> bool:
         """Whether the gateway does not allow an action."""
         current = self.list.current
         key = current.key if current is not None else None
-        return action.id in {"retry", "drop"} and self.desk.gateway.refusal("deliver", key) is not None
+        return action.id in {"retry", "drop"} and self.view_model.gateway.refusal("deliver", key) is not None
 
     # What the keys do
 
@@ -136,7 +136,7 @@ class DeliveriesScreen(Page):
             if given is not None:
                 self.run_deed(deed(delivery))
 
-        text = f"{question} the announce of {self.desk.name_of(delivery.key)} to {address_words(delivery)}."
+        text = f"{question} the announce of {self.view_model.name_of(delivery.key)} to {address_words(delivery)}."
         self.console.push_screen(Confirm(f"{word}?", text, [Choice("y", word, "yes")]), answered)
 
     def do_open(self) -> None:
@@ -183,7 +183,7 @@ class DeliveriesScreen(Page):
     # What is shown
 
     def _show(self) -> None:
-        self.list.show(self.desk.deliveries.newest_first(), self._filter.value)
+        self.list.show(self.view_model.deliveries.newest_first(), self._filter.value)
         self._show_text()
 
     def _show_text(self) -> None:
@@ -206,11 +206,11 @@ class DeliveriesScreen(Page):
         if total > NEWEST:
             about += f"; of those that are over, the newest {NEWEST}"
         number = f"{shown} of {total}" if shown != total else str(total)
-        stuck = self.desk.deliveries.stuck
+        stuck = self.view_model.deliveries.stuck
         right = f"! {stuck} undelivered  {number}" if stuck else number
         self.title_line.show("DELIVERIES", about, right, focused=self.list.has_focus)
         if current is not None:
-            where = f"{self.desk.name_of(current.key)} → {address_words(current)}"
+            where = f"{self.view_model.name_of(current.key)} → {address_words(current)}"
             account = f" as {current.account_id}" if current.account_id else ""
             when = (
                 f"recorded {self._ago(current, current.created_at)}, changed {self._ago(current, current.updated_at)}"
@@ -221,7 +221,7 @@ class DeliveriesScreen(Page):
         self.show_keys([("↵", "to the list"), ("esc", "all deliveries")] if self._filter.has_focus else ())
 
     def _ago(self, delivery: Delivery, then: int) -> str:
-        return ago(self.desk.now_ms(delivery.key) - then)
+        return ago(self.view_model.now_ms(delivery.key) - then)
 
     def _tick(self) -> None:
         self.list.refresh()
@@ -235,9 +235,9 @@ class DeliveriesScreen(Page):
 class _List(LineList):
     """The deliveries; the cursor stays on its delivery when others come."""
 
-    def __init__(self, desk: Desk, glyph: Callable[[Delivery], str]) -> None:
+    def __init__(self, view_model: ViewModel, glyph: Callable[[Delivery], str]) -> None:
         super().__init__(id="deliveries")
-        self._desk = desk
+        self._view_model = view_model
         self._glyph = glyph
         self._shown: list[Delivery] = []
         self._needle = ""
@@ -273,24 +273,24 @@ class _List(LineList):
 
     def row_lines(self, index: int, width: int) -> list[_Line]:
         """Return the one or two lines of a delivery."""
-        delivery, inks = self._shown[index], inks_of(self)
-        now = self._desk.now_ms(delivery.key)
-        ink, muted = inks.style(DELIVERY_INKS[delivery.state]), inks.style("muted")
+        delivery, palette = self._shown[index], palette_of(self)
+        now = self._view_model.now_ms(delivery.key)
+        colour, muted = palette.style(DELIVERY_COLOURS[delivery.state]), palette.style("muted")
         tries = fit(_tries(delivery, now), 22, right=True)
         room = max(0, width - 11 - len(tries) - 6)
-        named = f"{self._desk.name_of(delivery.key)} {self._desk.place_of(delivery.key)}".rstrip()
+        named = f"{self._view_model.name_of(delivery.key)} {self._view_model.place_of(delivery.key)}".rstrip()
         name = fit(named, min(28, room * 45 // 100))
         first = [
-            (f"{self._glyph(delivery)} {fit(delivery.state, 9)}", ink),
-            (name + " ", inks.style("text", bold=True)),
-            (fit(address_words(delivery), room - min(28, room * 45 // 100) - 1), inks.style("text")),
+            (f"{self._glyph(delivery)} {fit(delivery.state, 9)}", colour),
+            (name + " ", palette.style("text", bold=True)),
+            (fit(address_words(delivery), room - min(28, room * 45 // 100) - 1), palette.style("text")),
             (tries, muted),
             (fit(age(now - delivery.updated_at), 5, right=True), muted),
         ]
         return [first, [("  " + fit(delivery.reason or "", width - 3), muted)]]
 
     def _haystack(self, delivery: Delivery) -> str:
-        name = self._desk.name_of(delivery.key)
+        name = self._view_model.name_of(delivery.key)
         place = f"@{split(delivery.key)[0] or LOCAL}"
         words = (
             delivery.state,

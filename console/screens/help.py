@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from console.screens.dialog import Dialog, words
-from console.widgets.ink import fit, inks_of
+from console.widgets.drawing import fit, palette_of
 from console.widgets.line_list import LineList
 
 MOVING: tuple[tuple[str, str], ...] = (
@@ -66,9 +66,9 @@ class _Keys(LineList):
 
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
         key, help_, reason = self._rows[index]
-        inks = inks_of(self)
+        palette = palette_of(self)
         first = [
-            (fit(key, 10), inks.style("muted" if reason else "accent", bold=not reason)),
-            (fit(help_, width - 11), inks.style("muted" if reason else "text")),
+            (fit(key, 10), palette.style("muted" if reason else "accent", bold=not reason)),
+            (fit(help_, width - 11), palette.style("muted" if reason else "text")),
         ]
-        return [first, [(fit("", 10), inks.style("muted")), (fit(reason, width - 11), inks.style("warning"))]]
+        return [first, [(fit("", 10), palette.style("muted")), (fit(reason, width - 11), palette.style("warning"))]]

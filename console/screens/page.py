@@ -9,8 +9,8 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from console.actions import BACK, HELP, Action
-from console.live.desk import Desk
-from console.live.dirty import Dirty
+from console.live.changes import Changes
+from console.live.view_model import ViewModel
 from console.operations import Doing
 from console.screens.too_small import BREAKPOINTS, cover
 from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone
@@ -32,10 +32,10 @@ class Page(Screen[str]):
 
     TABLE: tuple[Action, ...] = (BACK, HELP)
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__(classes="page")
         self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
-        self.desk = desk
+        self.view_model = view_model
         self.title_line = TitleLine(id="title")
         self.notice = NoticeLine(id="notice")
         self.bottom = BottomBar()
@@ -59,7 +59,7 @@ class Page(Screen[str]):
         """Whether the gateway does not allow an action, so that it is shown as such."""
         return False
 
-    def show_dirty(self, dirty: Dirty) -> None:
+    def show_changes(self, changes: Changes) -> None:
         """Draw what changed."""
 
     def say(self, sentence: str, tone: Tone = "muted") -> None:

@@ -12,9 +12,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from console.actions import RULES, Action
-from console.live.clean import clean_line
-from console.live.desk import Desk
-from console.live.dirty import Dirty
+from console.live.changes import Changes
 from console.live.rows import Row, state_word
 from console.live.subject import (
     Subject,
@@ -30,10 +28,12 @@ from console.live.subject import (
     untold_words,
     waiting_overrides,
 )
-from console.live.words import counted
+from console.live.text.clean import clean_line
+from console.live.text.words import counted
+from console.live.view_model import ViewModel
 from console.operations import Outcome
 from console.screens.page import Page, bindings
-from console.widgets.ink import fit
+from console.widgets.drawing import fit
 from console.widgets.line_list import LineList
 from console.widgets.session_field import SessionField
 from console.widgets.sheet import Fact, Sheet
@@ -43,7 +43,7 @@ from core.model.sessions import Session
 from core.rules.limits import AGENT_TOOLS_CONTROL, SANDBOX_CONTROL
 
 SIGNS: Final = {"allow": "✓ allow", "deny": "⊘ deny"}
-INKS: Final = {"allow": "good", "deny": "warning"}
+COLOURS: Final = {"allow": "good", "deny": "warning"}
 DECIDES: Final = "◂ decides"
 UNKNOWN: Final = "unknown: what the rules decide is not told here"
 NOT_TOLD: Final = "the gateway does not tell its rules on this connection: to read them it must grant operator.admin"
@@ -82,19 +82,19 @@ class PolicyScreen(Page):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
     AUTO_FOCUS = "#left"
     DEFAULT_CSS = """
-    PolicyScreen #what-if { margin: 0; background: $ink-panel; padding: 0 1; }
+    PolicyScreen #what-if { margin: 0; background: $palette-panel; padding: 0 1; }
     PolicyScreen #columns { height: 1fr; }
     PolicyScreen Sheet { width: 1fr; }
-    PolicyScreen #left { background: $ink-panel; }
-    PolicyScreen #middle, PolicyScreen #right { border-left: solid $ink-rule; }
+    PolicyScreen #left { background: $palette-panel; }
+    PolicyScreen #middle, PolicyScreen #right { border-left: solid $palette-rule; }
     PolicyScreen.-narrow #middle, PolicyScreen.-narrow #right, PolicyScreen.-medium #right { display: none; }
     """
 
-    def __init__(self, desk: Desk, key: str) -> None:
-        super().__init__(desk)
+    def __init__(self, view_model: ViewModel, key: str) -> None:
+        super().__init__(view_model)
         self._key = key
         self._overridden: set[str] = set()
-        rows = sorted(desk.book.rows.values(), key=lambda row: -row.session.updated_at)
+        rows = sorted(view_model.book.rows.values(), key=lambda row: -row.session.updated_at)
         self._field = _KeyField(rows, self._means)
         self.sheets = Sheet(id="left"), Sheet(id="middle"), Sheet(id="right")
 
@@ -117,11 +117,11 @@ class PolicyScreen(Page):
         super().on_resize(event)
         self.call_after_refresh(self._show)
 
-    def show_dirty(self, dirty: Dirty) -> None:
+    def show_changes(self, changes: Changes) -> None:
         """Draw what changed."""
-        rows = self.desk.book.rows
-        touched = any(key in rows and rows[key].session.send_policy is not None for key in dirty.rows)
-        if dirty.all or dirty.gone or touched or dirty.rows & {self._key, *self._overridden}:
+        rows = self.view_model.book.rows
+        touched = any(key in rows and rows[key].session.send_policy is not None for key in changes.rows)
+        if changes.all or changes.gone or touched or changes.rows & {self._key, *self._overridden}:
             self._show()
 
     @property
@@ -130,7 +130,7 @@ class PolicyScreen(Page):
         try:
             return self._read(self._key)
         except Invalid:
-            self._key = self.desk.main_key
+            self._key = self.view_model.main_key
             return self._read(self._key)
 
     def _read(self, text: str) -> Subject:
@@ -139,23 +139,27 @@ class PolicyScreen(Page):
         Raises:
             Invalid: It names no session and no key.
         """
-        rules, told = self.desk.gateway.rules_of(text), self._are_told(text)
-        return subject_of(text, rules, self.desk.book.rows, self.desk.overrides, told=told)
+        rules, told = self.view_model.gateway.rules_of(text), self._are_told(text)
+        return subject_of(text, rules, self.view_model.book.rows, self.view_model.overrides, told=told)
 
     def _are_told(self, key: str) -> bool:
         """Whether the gateway of a key tells its rules: else it leaves open what they decide about its sessions."""
         owner = split(key)[0]
-        return all(row.policy is not None for row in self.desk.book.rows.values() if row.gateway == owner)
+        return all(row.policy is not None for row in self.view_model.book.rows.values() if row.gateway == owner)
 
     def refused(self, action: Action) -> bool:
         """Whether the gateway does not allow an action."""
-        return action.id == "policy" and self.desk.gateway.refusal("policy", self.subject.key) is not None
+        return action.id == "policy" and self.view_model.gateway.refusal("policy", self.subject.key) is not None
 
     def why_not(self, action_id: str) -> str | None:
         """Return why an action does not work now, None when it does."""
         subject = self.subject
         if action_id == "policy":
-            return self.desk.gateway.refusal("policy", subject.key) or ("" if subject.waits else subject.note) or None
+            return (
+                self.view_model.gateway.refusal("policy", subject.key)
+                or ("" if subject.waits else subject.note)
+                or None
+            )
         if action_id == "open" and subject.row is None and self._pointed() is None:
             return subject.note
         if action_id == "next-pane" and self.has_class("-narrow"):
@@ -179,7 +183,7 @@ class PolicyScreen(Page):
 
     async def _next_policy(self, session: Session) -> Outcome:
         outcome = await self.console.operations.next_policy(session)
-        self.desk.overrides = await waiting_overrides(self.desk.gateway)
+        self.view_model.overrides = await waiting_overrides(self.view_model.gateway)
         self._show()
         return outcome
 
@@ -259,7 +263,7 @@ class PolicyScreen(Page):
         self._show()
 
     def _step(self, step: int) -> None:
-        keys = [placed.key for placed in self.desk.book.placement.placed()]
+        keys = [placed.key for placed in self.view_model.book.placement.placed()]
         if keys:
             place = keys.index(self._key) + step if self._key in keys else 0
             self._look_at(keys[max(0, min(place, len(keys) - 1))])
@@ -288,7 +292,7 @@ class PolicyScreen(Page):
         count = len(self._overridden)
         words = counted(count, "override")
         about = f"{subject.name}  {clean_line(subject.bare, 200)}" if subject.name != subject.bare else subject.name
-        about = f"{self.desk.place_of(subject.key)}  {about}".lstrip()
+        about = f"{self.view_model.place_of(subject.key)}  {about}".lstrip()
         self.title_line.show("POLICY", about, words, focused=isinstance(self.focused, Sheet))
         in_field = self._field.input.has_focus
         self.show_keys([("↵", "take it"), ("↑ ↓", "sessions"), ("esc", "to the rules")] if in_field else ())
@@ -298,7 +302,7 @@ class PolicyScreen(Page):
         facts = [Fact("", "MESSAGES INTO IT", heading=True)]
         if decision is not None:
             words = f"{SIGNS[decision.effective]}, by {_line(decision.reason)}"
-            facts.append(Fact("policy", words, INKS[decision.effective]))
+            facts.append(Fact("policy", words, COLOURS[decision.effective]))
             facts += _listed("decided by", decision.decided_by)
         else:
             facts.append(Fact("policy", UNKNOWN, "warning"))
@@ -315,20 +319,20 @@ class PolicyScreen(Page):
         return facts
 
     def _rules(self, subject: Subject) -> list[Fact]:
-        policy = self.desk.gateway.rules_of(subject.key).send_policy
+        policy = self.view_model.gateway.rules_of(subject.key).send_policy
         if not self._are_told(subject.key):
             facts = [Fact("", "RULES", heading=True), Fact("unknown", NOT_TOLD, "warning")]
             return [*facts, *self._overrides(subject)]
         facts = [Fact("a deny wins, then the first that applies", "RULES", heading=True)]
         for line in rule_lines(policy, subject):
             mark = DECIDES if line.standing == "decides" else line.standing
-            ink = INKS[line.action] if line.standing else "muted"
-            facts.append(Fact(f"rule {line.number}", f"{_sign(line.action)} {line.words}", ink, mark=mark))
+            colour = COLOURS[line.action] if line.standing else "muted"
+            facts.append(Fact(f"rule {line.number}", f"{_sign(line.action)} {line.words}", colour, mark=mark))
         decision = subject.decision
         decides = decision is not None and not decision.override and decision.reason == "default"
         default = SIGNS[policy.default]
         facts.append(
-            Fact("default", default, INKS[policy.default] if decides else "muted", mark=DECIDES if decides else "")
+            Fact("default", default, COLOURS[policy.default] if decides else "muted", mark=DECIDES if decides else "")
         )
         return [*facts, *self._overrides(subject)]
 
@@ -337,7 +341,7 @@ class PolicyScreen(Page):
         facts = [Fact("each wins over every rule", "OVERRIDES", heading=True)]
         facts += [self._override(row, subject) for row in found]
         owner = split(subject.key)[0]
-        waiting = {key: override for key, override in self.desk.overrides.items() if split(key)[0] == owner}
+        waiting = {key: override for key, override in self.view_model.overrides.items() if split(key)[0] == owner}
         self._overridden = {row.session.key for row in found} | waiting.keys()
         facts += [Fact(SIGNS[word], f"{_line(key)}  waits for its session", key=key) for key, word in waiting.items()]
         if not found and not waiting:
@@ -351,10 +355,10 @@ class PolicyScreen(Page):
         denied = sum(row.denied for row in rows)
         facts = [Fact(f"{denied} of {len(rows)} denied", "SESSIONS", heading=True)]
         for row in rows[:LISTED]:
-            ink = "accent" if row.session.key == subject.key else INKS["deny"] if row.denied else "text"
+            colour = "accent" if row.session.key == subject.key else COLOURS["deny"] if row.denied else "text"
             sign = SIGNS[row.policy.effective] if row.policy is not None else "unknown"
             words = f"{row.name}  by {_line(row.policy.reason)}" if row.policy is not None else row.name
-            facts.append(Fact(sign, words, ink, key=row.session.key))
+            facts.append(Fact(sign, words, colour, key=row.session.key))
         if len(rows) > LISTED:
             facts.append(Fact("", f"… {len(rows) - LISTED:,} more: / finds them", "muted"))
         return facts
@@ -362,7 +366,7 @@ class PolicyScreen(Page):
     def _beside(self, subject: Subject) -> list[Row]:
         """Return the sessions of the same gateway, about which the same rules decide."""
         owner = split(subject.key)[0]
-        return [row for row in self.desk.book.rows.values() if row.gateway == owner]
+        return [row for row in self.view_model.book.rows.values() if row.gateway == owner]
 
     def _override(self, row: Row, subject: Subject) -> Fact:
         override = row.session.send_policy or "allow"
@@ -370,7 +374,7 @@ class PolicyScreen(Page):
         return Fact(SIGNS[override], f"{row.name}  {row.key}", key=row.session.key, mark=mark)
 
     def _agent(self, subject: Subject) -> list[Fact]:
-        rules = self.desk.gateway.rules_of(subject.key)
+        rules = self.view_model.gateway.rules_of(subject.key)
         if not self._are_told(subject.key):
             return [Fact("", "WHAT ITS AGENT MAY", heading=True), Fact("unknown", NOT_TOLD, "warning")]
         agent_id = agent_of(subject, rules)

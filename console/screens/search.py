@@ -10,11 +10,11 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from console.live.clean import clean_line
-from console.live.desk import Desk
-from console.live.words import age
+from console.live.text.clean import clean_line
+from console.live.text.words import age
+from console.live.view_model import ViewModel
 from console.screens.dialog import Dialog, words
-from console.widgets.ink import fit, inks_of
+from console.widgets.drawing import fit, palette_of
 from console.widgets.line_list import LineList
 from core.model.access import ALL
 from core.model.errors import SwitchboardError
@@ -29,11 +29,11 @@ class SearchDialog(Dialog[tuple[str, int]]):
 
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__()
-        self._desk = desk
+        self._view_model = view_model
         self._input = _Needle(placeholder="words; the last one may be the start of a word", compact=True)
-        self._hits = _Hits(desk)
+        self._hits = _Hits(view_model)
 
     def compose(self) -> ComposeResult:
         """Put the hits below the words."""
@@ -68,7 +68,7 @@ class SearchDialog(Dialog[tuple[str, int]]):
 
     async def _look(self, text: str) -> None:
         try:
-            hits = await self._desk.gateway.search(text, ALL, limit=HITS) if text.strip() else []
+            hits = await self._view_model.gateway.search(text, ALL, limit=HITS) if text.strip() else []
         except SwitchboardError as error:
             self.complain(error.message)
             return
@@ -96,9 +96,9 @@ class _Needle(Input):
 
 
 class _Hits(LineList):
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__()
-        self._desk = desk
+        self._view_model = view_model
         self._found: list[SearchHit] = []
 
     @property
@@ -115,10 +115,15 @@ class _Hits(LineList):
 
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
         hit = self._found[index]
-        inks = inks_of(self)
-        when = age(self._desk.now_ms(hit.key) - hit.timestamp)
-        head = "  ".join(filter(None, (self._desk.name_of(hit.key), self._desk.place_of(hit.key), hit.role)))
+        palette = palette_of(self)
+        when = age(self._view_model.now_ms(hit.key) - hit.timestamp)
+        head = "  ".join(
+            filter(None, (self._view_model.name_of(hit.key), self._view_model.place_of(hit.key), hit.role))
+        )
         return [
-            [(fit(head, width - 8), inks.style("text", bold=True)), (fit(when, 6, right=True), inks.style("muted"))],
-            [("  " + fit(clean_line(hit.snippet, 200), width - 3), inks.style("muted"))],
+            [
+                (fit(head, width - 8), palette.style("text", bold=True)),
+                (fit(when, 6, right=True), palette.style("muted")),
+            ],
+            [("  " + fit(clean_line(hit.snippet, 200), width - 3), palette.style("muted"))],
         ]

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from console.screens.dialog import Dialog, words
-from console.widgets.ink import inks_of
+from console.widgets.drawing import palette_of
 from console.widgets.line_list import LineList
 
 MAX_LINES = 200_000
@@ -52,7 +52,7 @@ class _Lines(LineList):
         super().on_resize()
 
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:  # noqa: ARG002
-        return [[(self._cut[index], inks_of(self).style("text"))]]
+        return [[(self._cut[index], palette_of(self).style("text"))]]
 
 
 def _pieces(line: str, width: int) -> list[str]:

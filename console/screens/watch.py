@@ -13,16 +13,16 @@ from textual.containers import Container, Vertical
 from textual.screen import Screen
 
 from console.actions import ACTIONS, Pane, State
-from console.footer import foot
-from console.live.connections import broken, data_age, title
-from console.live.desk import Desk
-from console.live.dirty import Dirty
+from console.live.changes import Changes
 from console.live.outgoing import Outgoing
 from console.live.placement import ORDER_WORDS
 from console.live.rows import Row
-from console.live.words import LOCAL
+from console.live.text.connections import broken, data_age, title
+from console.live.text.words import LOCAL
+from console.live.view_model import ViewModel
 from console.screens.too_small import BREAKPOINTS, cover
 from console.widgets.details import Details
+from console.widgets.footer import foot
 from console.widgets.line_list import LineList
 from console.widgets.session_list import SessionList
 from console.widgets.spawn_tree import SpawnTree
@@ -58,14 +58,16 @@ class WatchView(Screen[None]):
 
     AUTO_FOCUS = "#sessions"
 
-    def __init__(self, desk: Desk, columns: int) -> None:
+    def __init__(self, view_model: ViewModel, columns: int) -> None:
         super().__init__(classes=next(name for least, name in reversed(BREAKPOINTS) if columns >= least))
         self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
-        self.desk = desk
+        self.view_model = view_model
         self.actions = ACTIONS
         glyph = self._glyph
-        self.sessions = SessionList(desk.book, desk.now_ms, glyph, self._place_width, self._is_old)
-        self.spawns = SpawnTree(desk.book, desk.exchanges, desk.now_ms, lambda look: self.console.glyphs[look])
+        self.sessions = SessionList(view_model.book, view_model.now_ms, glyph, self._place_width, self._is_old)
+        self.spawns = SpawnTree(
+            view_model.book, view_model.exchanges, view_model.now_ms, lambda look: self.console.glyphs[look]
+        )
         self.main = self._new_pane("main")
         self.second: TranscriptPane | None = None
         self.top = TopBar(lambda: self.console.connection_signs)
@@ -74,7 +76,7 @@ class WatchView(Screen[None]):
         self.standing = NoticeLine(id="standing")
         self.list_title = TitleLine(id="list-title")
         self.spawns_title = TitleLine(id="spawns-title")
-        self.details = Details(desk)
+        self.details = Details(view_model)
         self.filter: Input | None = None
         self.find: Input | None = None
         self._open_timer: Timer | None = None
@@ -105,7 +107,7 @@ class WatchView(Screen[None]):
 
     async def begin(self) -> None:
         """Show the first rows and the transcript of the first session, in one frame."""
-        self.desk.book.placement.reset()
+        self.view_model.book.placement.reset()
         self.sessions.show((), place=True, now=self._now())
         if self.sessions.selected is not None:
             await self.open_session(self.sessions.selected)
@@ -138,7 +140,7 @@ class WatchView(Screen[None]):
     def row(self) -> Row | None:
         """The session under the cursor."""
         key = self.sessions.selected
-        return self.desk.book.rows.get(key) if key is not None else None
+        return self.view_model.book.rows.get(key) if key is not None else None
 
     @property
     def pane(self) -> Pane:
@@ -158,11 +160,11 @@ class WatchView(Screen[None]):
             pane=self.pane,
             row=subject,
             item=self.main.view.current,
-            refusal=self.desk.gateway.refusal,
+            refusal=self.view_model.gateway.refusal,
             reading=self.has_class("-reading"),
             wide=self.has_class("-wide"),
-            helpers_at_work=self.desk.book.at_work_below(subject.session.key)[0] if subject is not None else 0,
-            makes=self.desk.name_of(self.draft_key) if subject is None and self.main.key is None else "",
+            helpers_at_work=self.view_model.book.at_work_below(subject.session.key)[0] if subject is not None else 0,
+            makes=self.view_model.name_of(self.draft_key) if subject is None and self.main.key is None else "",
             writing=self.key_of("write"),
         )
 
@@ -174,45 +176,45 @@ class WatchView(Screen[None]):
     def subject(self) -> Row | None:
         """The session that an action is about: the one in the tree while the keys go there, else the selected one."""
         if self.focused is self.spawns and self.spawns.selected is not None:
-            return self.desk.book.rows.get(self.spawns.selected)
+            return self.view_model.book.rows.get(self.spawns.selected)
         return self.row
 
     @property
     def draft_key(self) -> str:
         """Key of the session that the composer writes to: without any, the main one that it will make."""
-        return self.main.key or self.desk.main_key
+        return self.main.key or self.view_model.main_key
 
-    def show_dirty(self, dirty: Dirty) -> None:
+    def show_changes(self, changes: Changes) -> None:
         """Draw what changed."""
-        if dirty.connections:
+        if changes.connections:
             self._show_connections()
-        if dirty.all or dirty.gone:
-            self.desk.book.placement.reset()
+        if changes.all or changes.gone:
+            self.view_model.book.placement.reset()
             self.sessions.release()
             self._show_gone()
             self._place()
             self.show_counts()
-        elif dirty.rows:
-            self._show_rows(dirty.rows)
+        elif changes.rows:
+            self._show_rows(changes.rows)
         for pane in self.panes:
-            if pane.key is not None and (dirty.all or pane.key in dirty.transcripts):
+            if pane.key is not None and (changes.all or pane.key in changes.transcripts):
                 self._show_transcript(pane)
-        if dirty.all or dirty.exchanges or self.main.key in dirty.rows:
+        if changes.all or changes.exchanges or self.main.key in changes.rows:
             self._show_session()
-        if dirty.exchanges:
+        if changes.exchanges:
             self.spawns.refresh()
             self.details.refresh()
-        if self.main.key is None and (dirty.all or self.draft_key in dirty.rows):
+        if self.main.key is None and (changes.all or self.draft_key in changes.rows):
             self._open_selected()
 
     def _show_gone(self) -> None:
         """Empty the panes whose session was deleted, and the tree of what it spawned."""
-        rows = self.desk.book.rows
+        rows = self.view_model.book.rows
         for pane in self.panes:
             if pane.key is not None and pane.key not in rows and pane.view.transcript is not None:
                 pane.show_gone()
-                if self.desk.gateway.member(split(pane.key)[0]) is not None:
-                    self.say(f"{self.desk.name_of(pane.key)}: {DELETED}", "warning")
+                if self.view_model.gateway.member(split(pane.key)[0]) is not None:
+                    self.say(f"{self.view_model.name_of(pane.key)}: {DELETED}", "warning")
         self.spawns.show(self.spawns.root)
 
     @property
@@ -222,41 +224,43 @@ class WatchView(Screen[None]):
 
     def show_counts(self) -> None:
         """Draw how the fleet is doing; once a second is enough for that."""
-        now, rates = self.desk.now_ms(), self.desk.rates
-        stuck = self.desk.deliveries.stuck
-        self.top.show(dict(self.desk.book.counts), stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
-        self.top.show_where(self.desk.gateway.connections(), self.desk.wall_ms(), self.console.where)
+        now, rates = self.view_model.now_ms(), self.view_model.rates
+        stuck = self.view_model.deliveries.stuck
+        self.top.show(dict(self.view_model.book.counts), stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
+        self.top.show_where(self.view_model.gateway.connections(), self.view_model.wall_ms(), self.console.where)
 
     def _show_connections(self) -> None:
         """Draw what is said of the ways to the gateways, and what depends on them."""
         self.show_counts()
-        self.notice.heed(self.desk.gateway.connections())
+        self.notice.heed(self.view_model.gateway.connections())
         self.sessions.refresh()
         self._show_session()
         self._open_what_could_not_be_read()
 
     def _standing(self, key: str) -> str:
         """Return what is to be said of the way to the gateway of a session; nothing while it is reached."""
-        if self.desk.silent_ms(key) is None:
+        if self.view_model.silent_ms(key) is None:
             return ""
-        connection = self.desk.gateway.reach(key)
-        words = (f"{title(connection)} {connection.state}", data_age(connection, self.desk.wall_ms()))
+        connection = self.view_model.gateway.reach(key)
+        words = (f"{title(connection)} {connection.state}", data_age(connection, self.view_model.wall_ms()))
         return ", ".join(filter(None, words))
 
     def _is_old(self, key: str) -> bool:
-        return self.desk.silent_ms(key) is not None
+        return self.view_model.silent_ms(key) is not None
 
     def _place_width(self) -> int:
-        names = self.desk.gateway.names
+        names = self.view_model.gateway.names
         return min(1 + max(len(name or LOCAL) for name in names), PLACE_CELLS) if len(names) > 1 else 0
 
     def _new_pane(self, id_: str) -> TranscriptPane:
-        desk = self.desk
-        return TranscriptPane(desk.now_ms, desk.name_of, self._glyph, desk.exchanges, self._standing, id=id_)
+        view_model = self.view_model
+        return TranscriptPane(
+            view_model.now_ms, view_model.name_of, self._glyph, view_model.exchanges, self._standing, id=id_
+        )
 
     def show_edges(self) -> None:
         """Draw titles, and the keys that work here now."""
-        book = self.desk.book
+        book = self.view_model.book
         shown, total = self.sessions.count, len(book.rows)
         about = ORDER_WORDS[book.placement.order]
         if book.placement.archived:
@@ -269,7 +273,7 @@ class WatchView(Screen[None]):
         self.list_title.show("SESSIONS", about, number, focused=self.focused is self.sessions)
         self.sessions.explain(self._nothing())
         if self.main.key is None:
-            self.main.show_first(self.desk.name_of(self.draft_key), is_first=not total)
+            self.main.show_first(self.view_model.name_of(self.draft_key), is_first=not total)
         main = self.row
         children = len(book.children(main.session.key)) if main is not None else 0
         name = f"of {main.name}" if main is not None else ""
@@ -280,12 +284,12 @@ class WatchView(Screen[None]):
 
     def _nothing(self) -> tuple[str, str]:
         """Why the list is empty, and what to do."""
-        placement = self.desk.book.placement
+        placement = self.view_model.book.placement
         if placement.needle:
             return "No session holds these words.", "Esc shows all of them again."
         if placement.archived:
             return "Nothing is archived.", f"{self.key_of('archived')} goes back to the other sessions."
-        connections, now = self.desk.gateway.connections(), self.desk.wall_ms()
+        connections, now = self.view_model.gateway.connections(), self.view_model.wall_ms()
         wrong = next(filter(None, (broken(connection, now) for connection in connections)), None)
         if wrong is not None:
             return wrong
@@ -321,8 +325,8 @@ class WatchView(Screen[None]):
             self._open_selected()
 
     def _show_transcript(self, pane: TranscriptPane) -> None:
-        transcript = self.desk.transcripts.get(pane.key or "")
-        row = self.desk.book.rows.get(pane.key or "")
+        transcript = self.view_model.transcripts.get(pane.key or "")
+        row = self.view_model.book.rows.get(pane.key or "")
         if transcript is None or row is None:
             return
         if transcript is not pane.view.transcript:
@@ -332,11 +336,11 @@ class WatchView(Screen[None]):
         self._mark_shown()
 
     def _show_session(self) -> None:
-        row = self.desk.book.rows.get(self.main.key or "")
+        row = self.view_model.book.rows.get(self.main.key or "")
         self.main.show_row(row)
         self.main.view.update()
         if self.second is not None and self.second.key is not None:
-            self.second.show_row(self.desk.book.rows.get(self.second.key))
+            self.second.show_row(self.view_model.book.rows.get(self.second.key))
         self.show_edges()
 
     @on(TranscriptPane.Shown)
@@ -344,7 +348,7 @@ class WatchView(Screen[None]):
         """Note as seen what stands before the operator's eyes to its end."""
         for pane in self.panes:
             is_read = pane.display and pane.view.transcript is not None and pane.view.follow
-            if pane.key is not None and is_read and self.desk.book.mark_seen(pane.key):
+            if pane.key is not None and is_read and self.view_model.book.mark_seen(pane.key):
                 self._show_rows({pane.key})
 
     def _tick(self) -> None:
@@ -356,7 +360,7 @@ class WatchView(Screen[None]):
         if self.sessions.held:
             self._show_rows(set())
         self.show_counts()
-        if self.desk.silent_ms(self.main.key or "") is not None:
+        if self.view_model.silent_ms(self.main.key or "") is not None:
             self._show_session()
         self.show_edges()
 
@@ -381,7 +385,7 @@ class WatchView(Screen[None]):
         if self._open_timer is not None:
             self._open_timer.stop()  # else it would cut off what begins now
         key = self.sessions.selected
-        if self.is_writing and self.main.key not in self.desk.book.rows:
+        if self.is_writing and self.main.key not in self.view_model.book.rows:
             # What is being written to a session that was deleted, or that it is to make, goes to no other one.
             key = self.draft_key if self.main.key is None and self.go_to(self.draft_key) else None
         if key is not None and key != self.main.key:
@@ -391,8 +395,8 @@ class WatchView(Screen[None]):
 
     def _is_first_minute(self) -> bool:
         """Whether there is nothing to look at yet, and what is typed can only be meant for a first message."""
-        book = self.desk.book
-        return book.listed.issuperset(self.desk.gateway.names) and not book.rows and not self.console.is_demo
+        book = self.view_model.book
+        return book.listed.issuperset(self.view_model.gateway.names) and not book.rows and not self.console.is_demo
 
     @property
     def is_writing(self) -> bool:
@@ -411,16 +415,16 @@ class WatchView(Screen[None]):
         old, why = self.main.key, ""
         transcript: Transcript | None = None
         try:
-            transcript = await self.desk.open(key)
+            transcript = await self.view_model.open(key)
         except SwitchboardError as error:
             why = error.message
-        row = self.desk.book.rows.get(key)
+        row = self.view_model.book.rows.get(key)
         if row is None:
             if why:
                 self.say(why, "error")
             return
         if old is not None and old not in {key, self.second.key if self.second is not None else None}:
-            self.desk.close(old)
+            self.view_model.close(old)
         self._keep_draft()
         if transcript is not None:
             self.main.show(row, transcript)
@@ -433,27 +437,31 @@ class WatchView(Screen[None]):
 
     def _open_what_could_not_be_read(self) -> None:
         key = self.main.key
-        if key in self.desk.book.rows and self.main.view.transcript is None and self.desk.silent_ms(key) is None:
+        if (
+            key in self.view_model.book.rows
+            and self.main.view.transcript is None
+            and self.view_model.silent_ms(key) is None
+        ):
             self.run_worker(partial(self.open_session, key), group="open", exclusive=True)
 
     def _load_draft(self) -> None:
         composer = self.main.composer
         if composer is not None:
-            composer.load(self.desk.memory.drafts.get(self.draft_key, ""))
-            composer.use_history(self.desk.memory.history)
+            composer.load(self.view_model.memory.drafts.get(self.draft_key, ""))
+            composer.use_history(self.view_model.memory.history)
 
     @on(TranscriptView.Wanted)
     def _fetch(self, event: TranscriptView.Wanted) -> None:
-        self.desk.fetch_wanted(event.transcript)
+        self.view_model.fetch_wanted(event.transcript)
 
     @on(TranscriptView.Source)
     def _follow_source(self, event: TranscriptView.Source) -> None:
         if not self.go_to(event.key):
-            self.say(f"{self.desk.name_of(event.key)} is not among the sessions here", "warning")
+            self.say(f"{self.view_model.name_of(event.key)} is not among the sessions here", "warning")
 
     @on(TranscriptView.Moved)
     def _view_moved(self) -> None:
-        self.main.show_row(self.desk.book.rows.get(self.main.key or ""))
+        self.main.show_row(self.view_model.book.rows.get(self.main.key or ""))
         self._mark_shown()
 
     def on_composer_changed(self, event: "Composer.Changed") -> None:
@@ -467,15 +475,15 @@ class WatchView(Screen[None]):
 
     def _keep_draft(self) -> None:
         composer = self.main.composer
-        if composer is not None and self.desk.memory.keep_draft(self.draft_key, composer.text):
+        if composer is not None and self.view_model.memory.keep_draft(self.draft_key, composer.text):
             self.console.remember_soon()
 
     def go_to(self, key: str) -> bool:
         """Put the cursor on a session, out of a filter that hides it if need be; False when there is none."""
-        row = self.desk.book.rows.get(key)
+        row = self.view_model.book.rows.get(key)
         if row is None:
             return False
-        placement = self.desk.book.placement
+        placement = self.view_model.book.placement
         if not self.sessions.select(key):
             placement.needle = ""
             placement.archived = row.look == "archived"

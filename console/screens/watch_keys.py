@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from console.actions import ACTIONS
 from console.live.placement import ORDERS
 from console.live.rows import Row, runs_of
-from console.live.words import counted
+from console.live.text.words import counted
 from console.operations import Doing, Outcome, SendOrder
 from console.screens.watch import DELETED, WatchView
 from console.widgets.line_list import LineList
@@ -100,7 +100,7 @@ class WatchScreen(WatchView):
 
     def do_urgent(self) -> None:
         """Go to the session that needs somebody most."""
-        urgent = [row for row in self.desk.book.rows.values() if row.look == "failed" and row.unread]
+        urgent = [row for row in self.view_model.book.rows.values() if row.look == "failed" and row.unread]
         if not urgent:
             self.say("nothing has failed since you looked")
             return
@@ -108,13 +108,13 @@ class WatchScreen(WatchView):
 
     def do_order(self) -> None:
         """Sort another way."""
-        placement = self.desk.book.placement
+        placement = self.view_model.book.placement
         placement.order = ORDERS[(ORDERS.index(placement.order) + 1) % len(ORDERS)]
         self._replace_rows()
 
     def do_archived(self) -> None:
         """Show the archive, or leave it."""
-        placement = self.desk.book.placement
+        placement = self.view_model.book.placement
         placement.archived = not placement.archived
         self._replace_rows()
 
@@ -134,7 +134,7 @@ class WatchScreen(WatchView):
             self.second = None
             second.remove()
             if kept is not None and kept != self.main.key:
-                self.desk.close(kept)
+                self.view_model.close(kept)
             self.remove_class("-tiled")
         else:
             self.run_worker(self._tile, group="open", exclusive=True)
@@ -145,7 +145,7 @@ class WatchScreen(WatchView):
         """Ask for a message and send it."""
         from console.screens.send import SendDialog
 
-        to = self.row.session.key if self.row is not None else self.desk.main_key
+        to = self.row.session.key if self.row is not None else self.view_model.main_key
         order = self._refused_send or SendOrder(to, "", wait_seconds=WAIT_SECONDS)
         refusals = self._refusal_of("send"), self._refusal_of("exchange")
         self.console.push_screen(SendDialog(self._choices(), order, *refusals), self._send_ordered)
@@ -162,7 +162,7 @@ class WatchScreen(WatchView):
     def do_abort(self) -> None:
         """Stop the runs of a session and of its sub-agents, after asking."""
         row = self._subject_row()
-        helpers, below = self.desk.book.at_work_below(row.session.key)
+        helpers, below = self.view_model.book.at_work_below(row.session.key)
         own = {0: "", 1: "its run"}.get(runs_of(row), f"its {runs_of(row)} runs")
         theirs = f"{counted(below, 'run')} of {counted(helpers, 'sub-agent')}" if helpers else ""
         busy = "is at work" if own else "has sub-agents at work"
@@ -239,27 +239,27 @@ class WatchScreen(WatchView):
             if found is not None:
                 self.run_worker(partial(self._go_to_message, *found), group="open", exclusive=True)
 
-        self.console.push_screen(SearchDialog(self.desk), go)
+        self.console.push_screen(SearchDialog(self.view_model), go)
 
     def do_deliveries(self) -> None:
         """Show what was announced."""
         from console.screens.deliveries import DeliveriesScreen
 
-        self.console.push_screen(DeliveriesScreen(self.desk), self._go_from_page)
+        self.console.push_screen(DeliveriesScreen(self.view_model), self._go_from_page)
 
     def do_rules(self) -> None:
         """Show which rules decide about the session."""
         from console.screens.policy import PolicyScreen
 
         subject = self.subject
-        key = subject.session.key if subject is not None else self.desk.main_key
-        self.console.push_screen(PolicyScreen(self.desk, key), self._go_from_page)
+        key = subject.session.key if subject is not None else self.view_model.main_key
+        self.console.push_screen(PolicyScreen(self.view_model, key), self._go_from_page)
 
     def do_gateways(self) -> None:
         """Show the gateways."""
         from console.screens.connect import ConnectScreen
 
-        self.console.push_screen(ConnectScreen(self.desk, self.console.gateways), self._go_from_page)
+        self.console.push_screen(ConnectScreen(self.view_model, self.console.gateways), self._go_from_page)
 
     def do_configuration(self) -> None:
         """Read the configuration again."""
@@ -295,8 +295,8 @@ class WatchScreen(WatchView):
 
     def on_input_changed(self, event: "Input.Changed") -> None:
         """Narrow the list as the filter is written."""
-        if event.input is self.filter and self.desk.book.placement.needle != event.value:
-            self.desk.book.placement.needle = event.value
+        if event.input is self.filter and self.view_model.book.placement.needle != event.value:
+            self.view_model.book.placement.needle = event.value
             self._replace_rows()
 
     async def on_input_submitted(self, event: "Input.Submitted") -> None:
@@ -311,7 +311,7 @@ class WatchScreen(WatchView):
         if key is None or view.transcript is None or not event.value.strip():
             return
         try:
-            hits = await self.desk.gateway.search(event.value, ALL, key=key, limit=200)
+            hits = await self.view_model.gateway.search(event.value, ALL, key=key, limit=200)
         except SwitchboardError as error:
             self.say(error.message, "error")
             return
@@ -328,10 +328,10 @@ class WatchScreen(WatchView):
         """Send what was written."""
         from console.widgets.composer import HELP, unknown_command
 
-        row, key = self.desk.book.rows.get(self.main.key or ""), self.draft_key
+        row, key = self.view_model.book.rows.get(self.main.key or ""), self.draft_key
         text = self._outgoing.rest(key, event.text)
         if not text.strip():  # nothing, or a second Enter before the first is answered
-            if not self.desk.book.rows and not event.text.strip():
+            if not self.view_model.book.rows and not event.text.strip():
                 self.say("nothing is written yet: type a message, then ↵ sends it")
             return
         if text.strip() == f"/{HELP.name}":
@@ -339,7 +339,9 @@ class WatchScreen(WatchView):
             self.do_help()
             return
         was_deleted = row is None and self.main.key is not None
-        problem = DELETED if was_deleted else unknown_command(text) or self.desk.gateway.refusal("send", self.main.key)
+        problem = (
+            DELETED if was_deleted else unknown_command(text) or self.view_model.gateway.refusal("send", self.main.key)
+        )
         if problem is not None:
             self.say(f"{problem}; the draft is kept", "warning")
             return
@@ -363,7 +365,7 @@ class WatchScreen(WatchView):
 
     def _sent_draft(self, key: str, text: str) -> None:
         """Move a draft to the history; one that was written on meanwhile stays."""
-        memory, composer = self.desk.memory, self.main.composer
+        memory, composer = self.view_model.memory, self.main.composer
         memory.move_to_history(key, text)
         self.console.remember_soon()
         if composer is not None:
@@ -380,8 +382,8 @@ class WatchScreen(WatchView):
 
     async def _tile(self) -> None:
         """Show the transcript a second time, to stay there when the first one goes on."""
-        row = self.desk.book.rows.get(self.main.key or "")
-        transcript = self.desk.transcripts.get(self.main.key or "")
+        row = self.view_model.book.rows.get(self.main.key or "")
+        transcript = self.view_model.transcripts.get(self.main.key or "")
         if row is not None and transcript is not None:
             self.second = self._new_pane("second")
             self.second.view.coloured = self.main.view.coloured
@@ -406,7 +408,7 @@ class WatchScreen(WatchView):
         from console.screens.spawn import SpawnDialog, SpawnOrder
 
         first = SpawnOrder({}, self.row.session.key if self.row is not None else None)
-        gateway = self.desk.gateway.of(first.requester or "")
+        gateway = self.view_model.gateway.of(first.requester or "")
         try:
             agents, models = await gateway.agents(), await gateway.models()
         except SwitchboardError as error:
@@ -432,12 +434,12 @@ class WatchScreen(WatchView):
         from console.screens.viewer import Viewer
 
         try:
-            message = await self.desk.whole(key, seq)
+            message = await self.view_model.whole(key, seq)
         except SwitchboardError as error:
             self.say(error.message, "error")
             return
         if message is not None:
-            title = f"{self.desk.name_of(key)}, message {seq}"
+            title = f"{self.view_model.name_of(key)}, message {seq}"
             self.console.push_screen(Viewer(title, "\n\n".join(part.text for part in read_item(message).parts)))
 
     async def _go_to_message(self, key: str, seq: int) -> None:
@@ -480,10 +482,10 @@ class WatchScreen(WatchView):
 
     def _refusal_of(self, action: GatewayAction) -> Callable[[str], str | None]:
         """Return what says why the gateway of a session does not allow an action."""
-        return lambda key: self.desk.gateway.refusal(action, key)
+        return lambda key: self.view_model.gateway.refusal(action, key)
 
     def _choices(self) -> list[Row]:
-        rows = self.desk.book.rows.values()
+        rows = self.view_model.book.rows.values()
         return sorted((row for row in rows if row.look != "archived"), key=lambda row: -row.session.updated_at)
 
     def _set_filter(self, needle: str) -> None:
@@ -492,7 +494,7 @@ class WatchScreen(WatchView):
             self.filter.value = needle
 
     def _replace_rows(self) -> None:
-        self.desk.book.placement.reset()
+        self.view_model.book.placement.reset()
         self.sessions.release()
         self._place()
 

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from console.widgets.ink import fit, inks_of, line
+from console.widgets.drawing import fit, line, palette_of
 from core.model.commands import COMMANDS, CommandSpec
 
 HELP: Final = CommandSpec("help", "", "show the keys and commands")
@@ -27,7 +27,7 @@ class Composer(Vertical):
     """The writing field with a line above it that says to whom, or completes a command."""
 
     DEFAULT_CSS = """
-    Composer { height: auto; border-top: solid $ink-rule; }
+    Composer { height: auto; border-top: solid $palette-rule; }
     Composer TextArea {
         height: auto; min-height: 1; max-height: 8; border: none; padding: 0 1; background: $background;
     }
@@ -178,22 +178,22 @@ class _Head(Widget):
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
         """Draw the line."""
-        inks, width = inks_of(self), self.size.width
+        palette, width = palette_of(self), self.size.width
         if self._hints:
             parts: list[tuple[str, Style]] = [(" ", Style())]
             for written, words in self._hints:  # what one alone does fits beside it; of several the names do
                 more = f"  {words}" if len(self._hints) == 1 else ""
-                parts += [(written.rstrip(), inks.style("accent")), (f"{more}  ", inks.style("muted"))]
+                parts += [(written.rstrip(), palette.style("accent")), (f"{more}  ", palette.style("muted"))]
             return line(parts, width, self.rich_style)
         to, about, right = self._words
         room = max(0, width - len(about) - len(right) - 10)
         left = f" to {to}"
-        ink = "accent" if self.has_keys else "text"
+        colour = "accent" if self.has_keys else "text"
         return line(
             [
-                (fit(left, min(len(left), room)) + "   ", inks.style(ink, bold=True)),
-                (fit(about, max(0, width - min(len(left), room) - 4 - len(right))), inks.style("muted")),
-                (right + " ", inks.style("accent")),
+                (fit(left, min(len(left), room)) + "   ", palette.style(colour, bold=True)),
+                (fit(about, max(0, width - min(len(left), room) - 4 - len(right))), palette.style("muted")),
+                (right + " ", palette.style("accent")),
             ],
             width,
             self.rich_style,

@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from console.live.heights import Heights
-from console.widgets.ink import fit, inks_of, line, wrapped
+from console.widgets.drawing import fit, line, palette_of, wrapped
 from console.widgets.lines import Lines
 
 
@@ -105,7 +105,7 @@ class LineList(Lines, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of the screen."""
-        inks = inks_of(self)
+        palette = palette_of(self)
         width = self.size.width
         base = self.base
         y += self.scroll_offset.y
@@ -113,18 +113,18 @@ class LineList(Lines, can_focus=True):
             room = max(8, width - 3)
             words = [each for line in self.nothing() for each in wrapped(line, room)] if not self.count else []
             said = fit(words[y], room) if y < len(words) else ""
-            return line([("  " + said, inks.style("muted"))], width, base)
+            return line([("  " + said, palette.style("muted"))], width, base)
         index = self._heights.at(y)
         under_cursor = index == self.cursor and (self.has_focus or self.KEEPS_CURSOR)
-        bar = under_cursor and inks.ansi and self.has_focus
-        mark = "▌" if under_cursor and not bar and (self.has_focus or inks.ansi) else " "
+        bar = under_cursor and palette.ansi and self.has_focus
+        mark = "▌" if under_cursor and not bar and (self.has_focus or palette.ansi) else " "
         if under_cursor:
-            base += Style(bgcolor=None if inks.ansi else inks.cursor, reverse=bar or None)
+            base += Style(bgcolor=None if palette.ansi else palette.cursor, reverse=bar or None)
         lines = self.row_lines(index, width - 1)
         at = y - self._heights.start(index)
         parts = lines[at] if at < len(lines) else []  # the row may have changed since the list was laid out
-        segments = [Segment(mark, base + inks.style("accent"))]
-        # In reverse, words in several inks would become blocks in several colours.
+        segments = [Segment(mark, base + palette.style("accent"))]
+        # In reverse, words of several styles would become blocks in several colours.
         segments += [Segment(text, base if bar else base + style) for text, style in parts if text]
         return Strip(segments).adjust_cell_length(width, base)
 

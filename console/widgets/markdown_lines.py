@@ -19,25 +19,29 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from console.live.clean import clean
-from console.themes import THEMES, Inks
+from console.live.text.clean import clean
+from console.themes import THEMES, Palette
 
 CACHED_LINES: Final = 6_000
 Line = list[Segment]
 
 
 class MarkdownLines:
-    """Draws markdown in the inks of a theme.
+    """Draws markdown in the palette of a theme.
 
     Args:
         coloured: Colour code by its language; see `load_colours`.
     """
 
-    def __init__(self, inks: Inks, *, coloured: bool = True) -> None:
-        self._inks = inks
-        self._code_theme = inks.code if coloured else ""
+    def __init__(self, palette: Palette, *, coloured: bool = True) -> None:
+        self._palette = palette
+        self._code_theme = palette.code if coloured else ""
         self._console = Console(
-            file=io.StringIO(), force_terminal=True, color_system="truecolor", theme=_rich_theme(inks), highlight=False
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system="truecolor",
+            theme=_rich_theme(palette),
+            highlight=False,
         )
         self._kept: OrderedDict[tuple[str, int, bool], list[Line]] = OrderedDict()
         self._kept_lines = 0
@@ -135,8 +139,8 @@ class _Block(Markdown):
 
 def load_colours() -> None:
     """Load what colours code, which takes 100 ms; to be called in a thread."""
-    for inks in THEMES.values():
-        Syntax.get_theme(inks.code)
+    for palette in THEMES.values():
+        Syntax.get_theme(palette.code)
     _ = Syntax("", "python").lexer
 
 
@@ -145,8 +149,8 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
-def _rich_theme(inks: Inks) -> Theme:
-    accent, muted = inks.style("accent"), inks.style("muted")
+def _rich_theme(palette: Palette) -> Theme:
+    accent, muted = palette.style("accent"), palette.style("muted")
     return Theme(
         {
             "markdown.code": accent,

@@ -11,21 +11,15 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from console.live.clean import clean_line
-from console.live.exchange_words import (
-    address_words,
-    announce_sentence,
-    end_sentence,
-    place_words,
-    short_id,
-)
 from console.live.exchanges import Exchanges
 from console.live.items import FOLDED_LINES, Item, Part
-from console.live.markdown_blocks import split_blocks
+from console.live.text.clean import clean_line
+from console.live.text.exchanges import address_words, announce_sentence, end_sentence, place_words, short_id
+from console.live.text.markdown_blocks import split_blocks
+from console.live.text.words import seconds_span, size
 from console.live.transcript import LiveReply, Step, Transcript
-from console.live.words import seconds_span, size
-from console.themes import Inks
-from console.widgets.ink import ANNOUNCE_SIGNS, PLAIN, fit
+from console.themes import Palette
+from console.widgets.drawing import ANNOUNCE_SIGNS, PLAIN, fit
 from console.widgets.markdown_lines import Line, MarkdownLines
 from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP, Exchange
 
@@ -69,7 +63,7 @@ class MessageLines:
 
     def __init__(
         self,
-        inks: Inks,
+        palette: Palette,
         markdown: MarkdownLines,
         width: int,
         agent_name: str,
@@ -78,7 +72,7 @@ class MessageLines:
     ) -> None:
         self.width = width
         self.thinking = False
-        self._inks = inks
+        self._palette = palette
         self._markdown = markdown
         self._agent_name = agent_name
         self._name_of = name_of
@@ -138,7 +132,7 @@ class MessageLines:
 
     def missing(self, height: int, why: str) -> list[Line]:
         """Return the lines of a row that is not in memory: it is being read, or it cannot be for a reason."""
-        style = self._inks.style("error" if why else "muted")
+        style = self._palette.style("error" if why else "muted")
         words = textwrap.wrap(f"× not read: {why}", max(8, self.width - 4)) if why else ["…"]
         return [self._indented([Segment(each, style)]) for each in words[: height - 1]]
 
@@ -156,14 +150,14 @@ class MessageLines:
         return self._author_line(self._agent_name, item.model, item.timestamp, now_ms)
 
     def _author_line(self, who: str, about: str, at_ms: int, now_ms: int) -> Line:
-        inks = self._inks
+        palette = self._palette
         when = local_time(at_ms, now_ms)
         about = fit(about, min(cell_len(about), self.width // 2)) if about else ""
         room = max(4, self.width - len(when) - cell_len(about) - 4)
         return [
-            Segment(when + "  ", inks.style("muted")),
-            Segment(fit(who, room), inks.style("text", bold=True)),
-            Segment("  " + about, inks.style("muted")),
+            Segment(when + "  ", palette.style("muted")),
+            Segment(fit(who, room), palette.style("text", bold=True)),
+            Segment("  " + about, palette.style("muted")),
         ]
 
     def _announce_step(self, transcript: Transcript, item: Item) -> list[Chunk]:
@@ -201,9 +195,9 @@ class MessageLines:
         if announce is not None and announce.is_denied and announce.key == transcript.key:
             return []  # a note in this transcript says it
         if announce is not None:
-            ink = {"failed": "error", "unknown": "warning"}.get(announce.state, "muted")
+            colour = {"failed": "error", "unknown": "warning"}.get(announce.state, "muted")
             sign = ANNOUNCE_SIGNS[announce.state]
-            return [_done([[]]), self._words(f"{sign} {announce_sentence(announce)}", ink)]
+            return [_done([[]]), self._words(f"{sign} {announce_sentence(announce)}", colour)]
         if exchange.state == "announcing" and not is_announce_step(transcript, item):
             return [_done([[]]), self._words(f"◌ announce: {self._name_of(exchange.target)} writes it", "muted")]
         if exchange.state == "ended" and exchange.outcome != "done":
@@ -238,14 +232,14 @@ class MessageLines:
         open_ = item.seq in transcript.unfolded
         state = f"{took}  {'failed' if item.failed else 'ok'}".strip()
         words = asked[1].text if asked else clean_line(part.text, 80)
-        ink = "error" if item.failed else "muted"
-        yield _done([self._tool_line("▾" if open_ else "▸", ink, part.name, words, state)])
+        colour = "error" if item.failed else "muted"
+        yield _done([self._tool_line("▾" if open_ else "▸", colour, part.name, words, state)])
         if open_:
             yield Chunk(lambda: self._unfolded(part), FOLDED_LINES + 1)
 
     def _unfolded(self, part: Part) -> list[Line]:
         """Draw the first lines of what a tool answered."""
-        muted = self._inks.style("muted")
+        muted = self._palette.style("muted")
         lines = self._markdown.draw(part.text[: FOLDED_LINES * 400], self.width - 3 * INDENT, plain=True)
         shown = [self._indented([Segment(s.text, muted) for s in line], 2 * INDENT) for line in lines[:FOLDED_LINES]]
         left = len(lines) - FOLDED_LINES
@@ -256,39 +250,39 @@ class MessageLines:
         return shown or [self._indented([Segment("(nothing)", muted)], 2 * INDENT)]
 
     def _thought(self, text: str) -> Iterator[Chunk]:
-        ink = self._inks.style("muted", italic=True)
+        colour = self._palette.style("muted", italic=True)
         if not self.thinking:
             words = len(text.split())
-            yield _done([self._indented([Segment(f"▸ thinking  {words} words", self._inks.style("muted"))])])
+            yield _done([self._indented([Segment(f"▸ thinking  {words} words", self._palette.style("muted"))])])
             return
         for block in split_blocks(text):
-            yield self._speech(block.raw, plain=True, ink=ink)
+            yield self._speech(block.raw, plain=True, colour=colour)
 
-    def _speech(self, source: str, *, plain: bool = False, ink: Style = PLAIN) -> Chunk:
+    def _speech(self, source: str, *, plain: bool = False, colour: Style = PLAIN) -> Chunk:
         """Return a block of words; the same one gives the same chunk, so a reply keeps its heights as it grows."""
-        place = (source, plain, ink is PLAIN)
+        place = (source, plain, colour is PLAIN)
         known = self._blocks.get(place)
         if known is None:
-            known = self._blocks[place] = self._new_speech(source, plain=plain, ink=ink)
+            known = self._blocks[place] = self._new_speech(source, plain=plain, colour=colour)
             if len(self._blocks) > KEPT_BLOCKS:
                 self._blocks.popitem(last=False)
         return known
 
-    def _new_speech(self, source: str, *, plain: bool, ink: Style) -> Chunk:
+    def _new_speech(self, source: str, *, plain: bool, colour: Style) -> Chunk:
         width = self.width - INDENT
 
         def draw() -> list[Line]:
             lines = self._markdown.draw(source, width, plain=plain)
-            if ink is not PLAIN:
-                lines = [[Segment(s.text, ink) for s in line] for line in lines]
+            if colour is not PLAIN:
+                lines = [[Segment(s.text, colour) for s in line] for line in lines]
             space: list[Line] = [[]] if source.endswith("\n\n") else []
             return [*(self._indented(line) for line in lines), *space]
 
         guess = sum(1 + len(line) // max(8, width) for line in source.rstrip("\n").split("\n"))
         return Chunk(draw, guess + source.endswith("\n\n"))
 
-    def _words(self, text: str, ink: str) -> Chunk:
-        style = self._inks.style(ink)
+    def _words(self, text: str, colour: str) -> Chunk:
+        style = self._palette.style(colour)
 
         def draw() -> list[Line]:
             lines = self._markdown.draw(text, self.width - INDENT, plain=True)
@@ -296,16 +290,16 @@ class MessageLines:
 
         return Chunk(draw, 1 + len(text) // max(8, self.width - INDENT))
 
-    def _tool_line(self, sign: str, ink: str, name: str, words: str, state: str) -> Line:
-        inks = self._inks
+    def _tool_line(self, sign: str, colour: str, name: str, words: str, state: str) -> Line:
+        palette = self._palette
         room = self.width - INDENT - 2 - len(state) - 2
         name = fit(name, min(cell_len(name), max(8, room // 2)))
-        style = inks.style("error" if ink == "error" else "muted")
+        style = palette.style("error" if colour == "error" else "muted")
         return self._indented(
             [
-                Segment(sign + " ", inks.style(ink)),
-                Segment(name, inks.style("text")),
-                Segment("  " + fit(words, room - cell_len(name) - 2) + "  ", inks.style("muted")),
+                Segment(sign + " ", palette.style(colour)),
+                Segment(name, palette.style("text")),
+                Segment("  " + fit(words, room - cell_len(name) - 2) + "  ", palette.style("muted")),
                 Segment(state, style),
             ]
         )

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from console.live.rows import Row
-from console.widgets.ink import fit, inks_of
+from console.widgets.drawing import fit, palette_of
 from console.widgets.line_list import LineList
 from core.model.keys import split
 
@@ -140,6 +140,6 @@ class _Matches(LineList, can_focus=False):
 
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
         row = self._rows[index]
-        inks = inks_of(self)
+        palette = palette_of(self)
         name = fit(row.name, min(24, width // 3))
-        return [[(name + "  ", inks.style("text")), (fit(row.key, width - len(name) - 3), inks.style("muted"))]]
+        return [[(name + "  ", palette.style("text")), (fit(row.key, width - len(name) - 3), palette.style("muted"))]]

@@ -8,8 +8,8 @@ from rich.style import Style
 from console.live.book import Book
 from console.live.placement import Placed
 from console.live.rows import Row
-from console.live.words import LOCAL, age, clock_span, cost_cell, tokens
-from console.widgets.ink import GLYPH_INKS, fit, fit_end, inks_of
+from console.live.text.words import LOCAL, age, clock_span, cost_cell, tokens
+from console.widgets.drawing import GLYPH_COLOURS, fit, fit_end, palette_of
 from console.widgets.line_list import LineList
 
 HOLD_SECONDS = 3.0
@@ -131,20 +131,20 @@ class SessionList(LineList):
         row = self._book.rows.get(placed.key)
         if row is None:
             return []
-        inks = inks_of(self)
+        palette = palette_of(self)
         first = self._first_line(row, placed, width)
         if self._is_old(placed.key):
-            first = [(text, inks.style("muted")) for text, _ in first]
+            first = [(text, palette.style("muted")) for text, _ in first]
         if not row.words or self._heights[index] < 2:
             return [first]
         branch = placed.branch.replace("├", "│").replace("└", " ") + "   "
-        ink = inks.style("error" if row.look == "failed" and not self._is_old(placed.key) else "muted")
+        colour = palette.style("error" if row.look == "failed" and not self._is_old(placed.key) else "muted")
         cut = fit_end if row.growing else fit
-        return [first, [(branch, inks.style("muted")), (cut(row.words, width - len(branch) - 1), ink)]]
+        return [first, [(branch, palette.style("muted")), (cut(row.words, width - len(branch) - 1), colour)]]
 
     def _first_line(self, row: Row, placed: Placed, width: int) -> _Line:
-        inks = inks_of(self)
-        text, muted = inks.style("text", bold=bool(row.unread)), inks.style("muted")
+        palette = palette_of(self)
+        text, muted = palette.style("text", bold=bool(row.unread)), palette.style("muted")
         columns: _Line = [(fit(self._time(row), 6, right=True), muted)]
         place = self._place_width()
         if width >= WIDE or not place:
@@ -157,7 +157,7 @@ class SessionList(LineList):
             columns.append((fit(self._cost(row), 8, right=True), muted))
         denied = row.denied
         if width >= WIDE:
-            columns.append((fit("  ⊘ deny" if denied else "", 10), inks.style("warning")))
+            columns.append((fit("  ⊘ deny" if denied else "", 10), palette.style("warning")))
         rest = width - 2 - len(placed.branch) - sum(len(part) for part, _ in columns) - 2
         unread = f" +{row.unread}" if row.unread else ""
         badge = " ⊘" if denied and width < WIDE else ""
@@ -165,10 +165,10 @@ class SessionList(LineList):
         tail = unread + badge
         return [
             (placed.branch, muted),
-            (self._glyph(row) + " ", inks.style(GLYPH_INKS[row.look])),
+            (self._glyph(row) + " ", palette.style(GLYPH_COLOURS[row.look])),
             (name, text),
-            (unread, inks.style("accent")),
-            (badge, inks.style("warning")),
+            (unread, palette.style("accent")),
+            (badge, palette.style("warning")),
             (fit("", max(0, rest + 1 - cell_len(name) - len(tail))), muted),
             *columns,
         ]

@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 from rich.style import Style
 
-from console.widgets.ink import fit, inks_of, wrapped
+from console.widgets.drawing import fit, palette_of, wrapped
 from console.widgets.line_list import LineList
 
 LABEL = 11
@@ -16,7 +16,7 @@ class Fact(NamedTuple):
 
     Attributes:
         label: Empty for a heading, unless `text` is a further line of the one above.
-        ink: Of the words.
+        colour: Of the words.
         key: The session that the line is about, to go to.
         heading: It stands over those that follow.
         mark: What stands at the end of the line, such as that a rule decides.
@@ -24,7 +24,7 @@ class Fact(NamedTuple):
 
     label: str
     text: str
-    ink: str = "text"
+    colour: str = "text"
     key: str | None = None
     heading: bool = False
     mark: str = ""
@@ -57,18 +57,18 @@ class Sheet(LineList):
 
     def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
         """Return the lines of a fact."""
-        fact, inks = self._facts[index], inks_of(self)
+        fact, palette = self._facts[index], palette_of(self)
         if fact.heading:
-            title = [(fact.text, inks.style("text", bold=True)), (f"  {fact.label}", inks.style("muted"))]
+            title = [(fact.text, palette.style("text", bold=True)), (f"  {fact.label}", palette.style("muted"))]
             return [[], title] if index else [title]
         lines: list[list[tuple[str, Style]]] = []
         for number, words in enumerate(self._words(fact, width)):
             label = fit(fact.label if not number else "", LABEL)
             mark = fact.mark if not number else ""
             room = width - LABEL - len(mark) - 2
-            ink = inks.style(fact.ink)
-            said = [(label, inks.style("muted")), (fit(words, room), ink)]
-            lines.append([*said, (f" {mark}", inks.style("accent", bold=True))] if mark else said)
+            colour = palette.style(fact.colour)
+            said = [(label, palette.style("muted")), (fit(words, room), colour)]
+            lines.append([*said, (f" {mark}", palette.style("accent", bold=True))] if mark else said)
         return lines
 
     def _lay_out(self) -> None:

@@ -6,11 +6,11 @@ from typing import Final
 from rich.style import Style
 
 from console.live.book import Book
-from console.live.exchange_words import tree_words
 from console.live.exchanges import Exchanges, Task
 from console.live.rows import FAILED, Look, Row, run_word, runs_of, state_word
-from console.live.words import clock_span, cost_cell, tokens
-from console.widgets.ink import GLYPH_INKS, fit, inks_of
+from console.live.text.exchanges import tree_words
+from console.live.text.words import clock_span, cost_cell, tokens
+from console.widgets.drawing import GLYPH_COLOURS, fit, palette_of
 from console.widgets.line_list import LineList
 
 WIDE: Final = 56
@@ -71,7 +71,7 @@ class SpawnTree(LineList):
         row = self._book.rows.get(key)
         if row is None:
             return []
-        inks, done = inks_of(self), self._ended(row)
+        palette, done = palette_of(self), self._ended(row)
         look = row.look
         if done is not None:
             look = "failed" if done.state in FAILED else "done"
@@ -79,10 +79,10 @@ class SpawnTree(LineList):
         room = width - 2 * depth - 2 - len(columns)
         return [
             [
-                ("  " * depth, inks.style("muted")),
-                (self._glyphs(look) + " ", inks.style(GLYPH_INKS[look])),
-                (fit(row.name, room), inks.style("muted" if row.look == "archived" else "text")),
-                (columns, inks.style("muted")),
+                ("  " * depth, palette.style("muted")),
+                (self._glyphs(look) + " ", palette.style(GLYPH_COLOURS[look])),
+                (fit(row.name, room), palette.style("muted" if row.look == "archived" else "text")),
+                (columns, palette.style("muted")),
             ]
         ]
 

@@ -11,11 +11,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from console.live.clean import clean_line
-from console.live.connections import REASON_CHARS, Word, where
 from console.live.rows import Look
-from console.live.words import tokens
-from console.widgets.ink import fit, inks_of, line
+from console.live.text.clean import clean_line
+from console.live.text.connections import REASON_CHARS, Word, where
+from console.live.text.words import tokens
+from console.widgets.drawing import fit, line, palette_of
 from core.model.connection import REACHED, UNREACHED, Connection, ConnectionState, unreached
 from core.model.money import dollars
 
@@ -34,7 +34,7 @@ _COUNTED: tuple[tuple[Look, str, str, str], ...] = (
 class TopBar(Widget):
     """Name, where it works, how many sessions are in which state, how fast they spend."""
 
-    DEFAULT_CSS = "TopBar { height: 1; background: $ink-panel; }"
+    DEFAULT_CSS = "TopBar { height: 1; background: $palette-panel; }"
 
     def __init__(self, signs: Callable[[], Mapping[ConnectionState, str]]) -> None:
         super().__init__(id="top")
@@ -71,15 +71,15 @@ class TopBar(Widget):
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
         """Draw the bar: where we are always, how the fleet is doing as far as there is room."""
-        inks, width = inks_of(self), self.size.width
+        palette, width = palette_of(self), self.size.width
         brand = " " if width < NARROW and len(self._where) > 1 else " switchboard  "
-        left: _Parts = [(brand, inks.style("text", bold=True))]
+        left: _Parts = [(brand, palette.style("text", bold=True))]
         right = self._counted(narrow=width < NARROW)
         least = _length(left) + sum(len(word.text) for word in self._place(0)) + 1
         while right and least + _length(right) > width:
             right.pop()
         words = self._place(width - _length(left) - _length(right) - 1)
-        left += [(word.text, inks.style(word.ink)) for word in words]
+        left += [(word.text, palette.style(word.colour)) for word in words]
         return line(_apart(left, right, width), width, self.rich_style)
 
     def _place(self, room: int) -> list[Word]:
@@ -88,20 +88,20 @@ class TopBar(Widget):
 
     def _counted(self, *, narrow: bool) -> _Parts:
         """Return how many sessions are in which state and how fast they spend, the most important first."""
-        inks, parts = inks_of(self), list[tuple[str, Style]]()
+        palette, parts = palette_of(self), list[tuple[str, Style]]()
         if self._stuck:
             words = "stuck" if narrow else "undelivered"
-            parts.append((f"! {self._stuck} {words}  ", inks.style("warning", bold=True)))
-        for look, words, short, ink in _COUNTED:
+            parts.append((f"! {self._stuck} {words}  ", palette.style("warning", bold=True)))
+        for look, words, short, colour in _COUNTED:
             count = self._counts.get(look, 0)
             label = short if narrow else words
             if label and (count or look in {"running", "idle"}):
-                parts.append((f"{count} {label}  ", inks.style(ink if count else "muted")))
+                parts.append((f"{count} {label}  ", palette.style(colour if count else "muted")))
         rate, cost = self._rate
         spending = [f"{tokens(rate)}{'/min' if narrow else ' tok/min'}"] if rate else []
         spending += [f"{dollars(cost)}/h"] if cost else []
         if spending:
-            parts.append(("  ".join(spending) + " ", inks.style("muted")))
+            parts.append(("  ".join(spending) + " ", palette.style("muted")))
         return parts
 
 
@@ -109,7 +109,7 @@ class NoticeLine(Static):
     """One sentence that stays until the next one: what came of the last action, or what is wrong."""
 
     DEFAULT_CSS = """
-    NoticeLine { height: auto; max-height: 6; padding: 0 1; display: none; background: $ink-panel; }
+    NoticeLine { height: auto; max-height: 6; padding: 0 1; display: none; background: $palette-panel; }
     NoticeLine.-said { display: block; }
     """
 
@@ -124,7 +124,7 @@ class NoticeLine(Static):
         self.set_class(bool(text), "-said")
         if text:
             sign = {"good": "✓ ", "warning": "! ", "error": "× "}.get(tone, "")
-            style = inks_of(self).style("text" if tone == "good" else tone)
+            style = palette_of(self).style("text" if tone == "good" else tone)
             self.update(Text(sign + self.text, style))
 
     def heed(self, connections: Iterable[Connection]) -> None:
@@ -143,7 +143,7 @@ class NoticeLine(Static):
 class BottomBar(Widget):
     """The keys that work here now, the most used first."""
 
-    DEFAULT_CSS = "BottomBar { height: 1; background: $ink-panel; }"
+    DEFAULT_CSS = "BottomBar { height: 1; background: $palette-panel; }"
 
     def __init__(self) -> None:
         super().__init__(id="bottom")
@@ -180,11 +180,11 @@ class BottomBar(Widget):
         return line(_apart(left, right, width), width, self.rich_style)
 
     def _drawn(self, keys: Sequence[tuple[str, str]], *, refused: bool = False) -> _Parts:
-        inks = inks_of(self)
+        palette = palette_of(self)
         parts: _Parts = []
         for key, title in keys:
-            sign = inks.style("muted") if refused else inks.style("accent", bold=True)
-            parts += [(f"⊘{key}" if refused else key, sign), (f" {title}  ", inks.style("muted"))]
+            sign = palette.style("muted") if refused else palette.style("accent", bold=True)
+            parts += [(f"⊘{key}" if refused else key, sign), (f" {title}  ", palette.style("muted"))]
         return parts
 
 
@@ -205,13 +205,13 @@ class TitleLine(Widget):
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
         """Draw the title."""
-        inks, width = inks_of(self), self.size.width
+        palette, width = palette_of(self), self.size.width
         title, about, right, focused = self._shown
         left: _Parts = [
-            (f" {title}  ", inks.style("accent" if focused else "text", bold=True)),
-            (about, inks.style("muted")),
+            (f" {title}  ", palette.style("accent" if focused else "text", bold=True)),
+            (about, palette.style("muted")),
         ]
-        return line(_apart(left, [(right + " ", inks.style("muted"))], width), width, self.rich_style)
+        return line(_apart(left, [(right + " ", palette.style("muted"))], width), width, self.rich_style)
 
 
 def _apart(left: _Parts, right: _Parts, width: int) -> _Parts:

@@ -11,12 +11,12 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from console.live.exchange_words import next_words
 from console.live.exchanges import Exchanges
 from console.live.rows import Row, state_word
+from console.live.text.exchanges import next_words
+from console.live.text.words import tokens
 from console.live.transcript import Transcript
-from console.live.words import tokens
-from console.widgets.ink import GLYPH_INKS, fit, inks_of, line
+from console.widgets.drawing import GLYPH_COLOURS, fit, line, palette_of
 from console.widgets.transcript_view import TranscriptView
 from core.model.money import dollars
 
@@ -122,7 +122,7 @@ class _Header(Widget):
     """Two lines: name, key and state; model, context, cost and policy. A third while an exchange is under way."""
 
     DEFAULT_CSS = """
-    _Header { height: 3; border-bottom: solid $ink-rule; }
+    _Header { height: 3; border-bottom: solid $palette-rule; }
     _Header.-exchange { height: 4; }
     """
 
@@ -150,31 +150,31 @@ class _Header(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw a line."""
         width = self.size.width
-        inks = inks_of(self)
+        palette = palette_of(self)
         if y == 2 and self._exchange and self.size.height > 2:
-            return line([(" " + fit(self._exchange, width - 2), inks.style("accent"))], width, self.rich_style)
+            return line([(" " + fit(self._exchange, width - 2), palette.style("accent"))], width, self.rich_style)
         if y >= 2:
             return super().render_line(y)
         row = self._row
         if row is None:
-            return line([(" " + (self._nothing, NOTHING[1])[y], inks.style("muted"))], width, self.rich_style)
+            return line([(" " + (self._nothing, NOTHING[1])[y], palette.style("muted"))], width, self.rich_style)
         return line(self._first(row, width) if y == 0 else self._second(row, width), width, self.rich_style)
 
     def _first(self, row: Row, width: int) -> list[tuple[str, Style]]:
-        inks = inks_of(self)
+        palette = palette_of(self)
         word = f"{self._glyph(row)} {state_word(row)}"
         if row.session.queued:
             word += f", {row.session.queued} queued"
         name = fit(row.name, min(cell_len(row.name), width // 2))
         room = max(0, width - cell_len(name) - len(word) - 5)
         return [
-            (f" {name}  ", inks.style("text", bold=True)),
-            (fit(row.key, room), inks.style("muted")),
-            (f" {word} ", inks.style(GLYPH_INKS[row.look])),
+            (f" {name}  ", palette.style("text", bold=True)),
+            (fit(row.key, room), palette.style("muted")),
+            (f" {word} ", palette.style(GLYPH_COLOURS[row.look])),
         ]
 
     def _second(self, row: Row, width: int) -> list[tuple[str, Style]]:
-        inks = inks_of(self)
+        palette = palette_of(self)
         session = row.session
         facts = [session.model or session.used_model or ""]
         if session.total_tokens:
@@ -192,6 +192,6 @@ class _Header(Widget):
             if fact and cell_len(left) + cell_len(fact) + 4 <= room:
                 left += f"{'  ' if left else ''} {fact}"
         return [
-            (fit(left, room), inks.style("muted")),
-            (fit(f" {word} ", width - room), inks.style("warning" if row.denied or self._standing else "muted")),
+            (fit(left, room), palette.style("muted")),
+            (fit(f" {word} ", width - room), palette.style("warning" if row.denied or self._standing else "muted")),
         ]

@@ -18,7 +18,7 @@ from console.live.exchanges import Exchanges
 from console.live.heights import Heights
 from console.live.items import Item
 from console.live.transcript import Transcript
-from console.widgets.ink import inks_of, line
+from console.widgets.drawing import line, palette_of
 from console.widgets.lines import Lines
 from console.widgets.markdown_lines import MarkdownLines
 from console.widgets.message_lines import Chunk, MessageLines, is_announce_step
@@ -224,14 +224,14 @@ class TranscriptView(Lines, can_focus=True):
         transcript = self.transcript
         if transcript is None and self._nothing:
             words = textwrap.wrap(self._nothing, max(1, width - 2))
-            return line([(f" {words[y]}" if y < len(words) else "", inks_of(self).style("muted"))], width, base)
+            return line([(f" {words[y]}" if y < len(words) else "", palette_of(self).style("muted"))], width, base)
         if transcript is None or y >= self._heights.total:
             return Strip.blank(width, base)
         index = self._heights.at(y)
         seq = transcript.first + index
         drawn = self._line(transcript, seq, y - self._heights.start(index))
         marked = self.cursor == seq and self.has_focus
-        mark = Segment("▌" if marked else " ", base + inks_of(self).style("accent"))
+        mark = Segment("▌" if marked else " ", base + palette_of(self).style("accent"))
         segments = [Segment(s.text, base + s.style if s.style else base) for s in drawn]
         return Strip([mark, *segments]).adjust_cell_length(width, base)
 
@@ -375,11 +375,11 @@ class TranscriptView(Lines, can_focus=True):
     @property
     def _drawer(self) -> MessageLines:
         if self._lines is None:
-            inks = inks_of(self)
+            palette = palette_of(self)
             if self._markdown is None:
-                self._markdown = MarkdownLines(inks, coloured=self.coloured)
+                self._markdown = MarkdownLines(palette, coloured=self.coloured)
             self._lines = MessageLines(
-                inks, self._markdown, self.size.width - 2, self._agent_name, self._name_of, self._exchanges
+                palette, self._markdown, self.size.width - 2, self._agent_name, self._name_of, self._exchanges
             )
             self._lines.thinking = self.thinking
         return self._lines

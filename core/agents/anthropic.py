@@ -15,7 +15,7 @@ from core.agents.wire import (
     Ask,
     BadReply,
     Dialect,
-    Kept,
+    KeptBlock,
     RawCall,
     WordsDelta,
     arguments_text,
@@ -28,7 +28,7 @@ from core.agents.wire import (
     words,
 )
 from core.config.settings import ModelSettings
-from core.model.json_codec import encodable
+from core.json_codec import encodable
 from core.model.messages import Block, Message, Usage, text_block, thinking_block
 
 VERSION: Final = "2023-06-01"
@@ -224,7 +224,7 @@ class AnthropicDecoder:
         self._parts: dict[int, _Part] = {}
         self._usage: dict[str, int] = {}
         self._reason = ""
-        self._kept = Kept()
+        self._kept = KeptBlock()
 
     @property
     def size(self) -> int:

@@ -16,10 +16,11 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from core import json_codec
 from core.agents.anthropic import ANTHROPIC
 from core.agents.openai import OPENAI
 from core.agents.port import AgentFailure, Reply
-from core.agents.reading import Answer, decoded
+from core.agents.reading import EndpointAnswer, decoded
 from core.agents.wire import (
     OFF_LOOP_CHARS,
     Ask,
@@ -33,9 +34,8 @@ from core.agents.wire import (
     mapping,
     words,
 )
+from core.clock import Clock
 from core.config.settings import ModelApi, ModelSettings
-from core.model import json_codec
-from core.model.clock import Clock
 from core.model.errors import Invalid, SwitchboardError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class ModelClient:
         with self._explained(target):
             async with http.stream("GET", target.models_url, headers=target.headers()) as response:
                 await _refuse_bad_status(response, target)
-                listed = load(await Answer(response).whole())
+                listed = load(await EndpointAnswer(response).whole())
         ids = (words(mapping(entry).get("id")) for entry in items(listed.get("data")))
         found = next(filter(None, ids), "")
         if not found:
@@ -305,7 +305,7 @@ async def _refuse_bad_status(response: "httpx.Response", target: _Target) -> Non
         raise target.failure(
             f"answered with a redirect to {place}", "redirects are not followed: set the base URL to the right address"
         )
-    text = f"{status} {_error_text((await Answer(response).read(_MOST_ERROR_BYTES))[0], status)}"
+    text = f"{status} {_error_text((await EndpointAnswer(response).read(_MOST_ERROR_BYTES))[0], status)}"
     if status in {401, 403}:
         raise target.failure(f"refused: {text}", target.key_hint())
     if status == HTTPStatus.NOT_FOUND:
@@ -335,7 +335,7 @@ async def read_reply(response: "httpx.Response", decoder: ReplyDecoder) -> Async
     """
     import httpx_sse  # only when httpx, which it imports, is there
 
-    answer = Answer(response)
+    answer = EndpointAnswer(response)
     if "text/event-stream" in response.headers.get("content-type", ""):
         source = httpx_sse.EventSource(cast("httpx.Response", answer))  # it reads nothing else of a response
         async with contextlib.aclosing(source.aiter_sse()) as events:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
+from core import json_codec
 from core.agents.port import Reply, TextDelta, ThinkingDelta
 from core.agents.prompt import prompt_text
 from core.agents.wire import (
     Ask,
     BadReply,
     Dialect,
-    Kept,
+    KeptBlock,
     RawCall,
     WordsDelta,
     arguments_text,
@@ -31,8 +32,7 @@ from core.agents.wire import (
     words,
 )
 from core.config.settings import ModelSettings
-from core.model import json_codec
-from core.model.json_codec import encodable
+from core.json_codec import encodable
 from core.model.messages import Block, Message, Usage, text_block, thinking_block
 
 _EFFORTS: Final = frozenset({"minimal", "low", "medium", "high"})
@@ -181,7 +181,7 @@ class OpenAIDecoder:
         self._calls: list[_Call] = []
         self._usage: Usage | None = None
         self._reason = ""
-        self._kept = Kept()
+        self._kept = KeptBlock()
 
     @property
     def size(self) -> int:

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from core.clock import Clock
 from core.config.settings import ModelSettings
-from core.model.clock import Clock
 from core.model.messages import Block, Message, Usage
 from core.model.runs import RunKind
 from core.model.tools import Tool

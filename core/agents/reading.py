@@ -32,7 +32,7 @@ _WINDOW_BITS: Final[Mapping[str, tuple[int, ...]]] = {
 }
 
 
-class Answer:
+class EndpointAnswer:
     """The body of one answer; what `httpx_sse.EventSource` wants of a response.
 
     Attributes:

@@ -14,7 +14,7 @@ HOW_TO_MAKE_ONE: Final = "`openssl rand -hex 32` prints a good one"
 _BYTES: Final = 32
 
 
-class KeptToken(NamedTuple):
+class GatewayToken(NamedTuple):
     """A gateway's token.
 
     Attributes:
@@ -27,7 +27,7 @@ class KeptToken(NamedTuple):
     was_empty: bool = False
 
 
-def kept_token(state: Path) -> KeptToken:
+def kept_token(state: Path) -> GatewayToken:
     """Return the token of a state directory, made at the first call.
 
     Raises:
@@ -38,14 +38,14 @@ def kept_token(state: Path) -> KeptToken:
     text = read_secret(path)
     if text is None:
         found = make_secret(path, f"{made}\n").strip()
-        return KeptToken(found, is_new=found == made)
+        return GatewayToken(found, is_new=found == made)
     found = text.strip()
     if not found:
         write_secret(path, f"{made}\n")
-        return KeptToken(made, is_new=True, was_empty=True)
+        return GatewayToken(made, is_new=True, was_empty=True)
     if path.stat().st_mode & 0o077:
         raise Unavailable(f"the token file {path} can be read by others: chmod 600 it, and change the token")
-    return KeptToken(found)
+    return GatewayToken(found)
 
 
 def weakness(token: str) -> str:

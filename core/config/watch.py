@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from core.clock import Clock
 from core.config.load import load
 from core.config.paths import Places
 from core.config.settings import Settings
-from core.model.clock import Clock
 from core.model.errors import SwitchboardError
 
 LOOK_SECONDS: Final = 1.0

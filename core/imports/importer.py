@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from core.imports.find import AgentFolder, find_agents
-from core.imports.report import Notes, Report
+from core.imports.report import ImportReport, Notes
 from core.imports.source import Source, SourceSession
 from core.imports.writing import Left, Stopped, Written, write_session
 from core.model.errors import Invalid, SwitchboardError
@@ -41,7 +41,7 @@ class Progress:
 
 async def import_directory(
     store: Store, directory: Path, progress: Progress, *, global_agent: str | None = None
-) -> Report:
+) -> ImportReport:
     """Import every session of a state directory.
 
     Args:
@@ -53,7 +53,7 @@ async def import_directory(
         Invalid, NotFound, Unavailable: There is nothing to import from there; the sentence says why.
         CancelledError: It was stopped; whole sessions stay.
     """
-    report = Report(str(directory))
+    report = ImportReport(str(directory))
     agents = await asyncio.to_thread(find_agents, directory)
     for agent in agents:
         try:
@@ -66,7 +66,7 @@ async def import_directory(
 
 
 async def _import_agent(
-    store: Store, agent: AgentFolder, report: Report, progress: Progress, *, global_agent: str | None
+    store: Store, agent: AgentFolder, report: ImportReport, progress: Progress, *, global_agent: str | None
 ) -> None:
     opened = agent.open()
     source = await asyncio.to_thread(opened.__enter__)
@@ -97,7 +97,9 @@ def _key(session: SourceSession, source: Source, notes: Notes, global_agent: str
         return None
 
 
-async def _import_session(store: Store, key: str, session: SourceSession, report: Report, progress: Progress) -> None:
+async def _import_session(
+    store: Store, key: str, session: SourceSession, report: ImportReport, progress: Progress
+) -> None:
     before = progress.messages
 
     def write(tx: Tx) -> tuple[Written, Notes]:

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+from core import json_codec
 from core.imports.branch import Branch
 from core.imports.entries import Entry, milliseconds, record
-from core.imports.repeats import WORDS, Repeats
+from core.imports.repeats import WORDS, RepeatedMessages
 from core.imports.report import EXAMPLES, Notes
-from core.imports.source import Facts, Source, SourceSession, Transcript, read_facts
-from core.model import json_codec
+from core.imports.source import SessionFacts, Source, SourceSession, SourceTranscript, read_facts
 from core.model.errors import Invalid, Unavailable
 from core.model.ids import UUID
 
@@ -83,7 +83,7 @@ def _told(agent_id: str, lost: list[str]) -> str:
 
 
 def _session(
-    facts: Facts, entry: Mapping[str, Any], transcripts: _Files, earlier: list[tuple[Path, str]]
+    facts: SessionFacts, entry: Mapping[str, Any], transcripts: _Files, earlier: list[tuple[Path, str]]
 ) -> tuple[SourceSession, list[tuple[Path, str]]]:
     """Return a session with its transcripts, oldest first, and their files.
 
@@ -102,7 +102,7 @@ def _session(
         read.append(_transcript(current[0], facts.session_id))
         files.append(current)
     else:
-        read.append(Transcript(facts.session_id, _nothing))
+        read.append(SourceTranscript(facts.session_id, _nothing))
     times = [facts.created_at, *(_first_time(path) for path, _ in files)]  # a reset begins the row's time anew
     created = min((time for time in times if time), default=facts.updated_at)
     return SourceSession(replace(facts, created_at=created), tuple(read)), files
@@ -144,7 +144,7 @@ def _orphan(stem: str, agent_id: str, files: list[tuple[Path, str]]) -> SourceSe
     newest = max(int(path.stat().st_mtime * 1000) for path, _ in files)
     created = min(_first_time(path) for path, _ in files) or newest
     read = tuple(_transcript(path, _header_id(path) or path.name) for path, _ in files)
-    facts = Facts(
+    facts = SessionFacts(
         key=f"agent:{agent_id}:import:{stem}",
         agent_id=agent_id,
         session_id=read[-1].transcript_id,
@@ -222,8 +222,8 @@ def _read_index(path: Path) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found)
 
 
-def _transcript(path: Path, transcript_id: str) -> Transcript:
-    return Transcript(transcript_id, partial(_active_entries, path))
+def _transcript(path: Path, transcript_id: str) -> SourceTranscript:
+    return SourceTranscript(transcript_id, partial(_active_entries, path))
 
 
 def _nothing(_: Notes) -> Iterator[Entry]:
@@ -236,7 +236,7 @@ def _active_entries(path: Path, notes: Notes) -> Iterator[Entry]:
     Raises:
         Unavailable: The file cannot be read.
     """
-    branch, repeats = Branch(), Repeats()
+    branch, repeats = Branch(), RepeatedMessages()
     for entry in _entries(path, notes):
         branch.add(entry)
         repeats.add(entry)

@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
+from core import json_codec
 from core.imports.branch import Branch
 from core.imports.entries import Entry, record
-from core.imports.repeats import WORDS, Repeats
+from core.imports.repeats import WORDS, RepeatedMessages
 from core.imports.report import Notes
-from core.imports.source import Facts, Source, SourceSession, Transcript, read_facts
-from core.model import json_codec
+from core.imports.source import SessionFacts, Source, SourceSession, SourceTranscript, read_facts
 from core.model.errors import Invalid, Unavailable
 
 DATABASE: Final = "openclaw-agent.sqlite"
@@ -135,11 +135,13 @@ def _session(
     entry["sessionId"] = row["current_session_id"]
     facts = read_facts(str(row["session_key"]), agent_id, entry)
     older = [window for window in windows.get(facts.key, []) if window != facts.session_id]
-    read = [Transcript(window, partial(_active_entries, db, path, window)) for window in [*older, facts.session_id]]
+    read = [
+        SourceTranscript(window, partial(_active_entries, db, path, window)) for window in [*older, facts.session_id]
+    ]
     return SourceSession(_dated(facts), tuple(read))
 
 
-def _dated(facts: Facts) -> Facts:
+def _dated(facts: SessionFacts) -> SessionFacts:
     return facts if facts.created_at else replace(facts, created_at=facts.updated_at)
 
 
@@ -149,7 +151,7 @@ def _active_entries(db: sqlite3.Connection, path: Path, session_id: str, notes: 
     Raises:
         Unavailable: The database is damaged.
     """
-    branch, repeats = Branch(), Repeats()
+    branch, repeats = Branch(), RepeatedMessages()
     for entry in _entries(db, path, session_id, notes):
         branch.add(entry)
         repeats.add(entry)

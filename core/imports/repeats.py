@@ -30,7 +30,7 @@ class _Note:
     proven: bool = False
 
 
-class Repeats:
+class RepeatedMessages:
     """Takes the entries of a transcript one after the other, then says which repeat what follows.
 
     A note counts that nothing but its own run follows, when the run's reply is the same or goes on from it.

@@ -50,7 +50,7 @@ class Notes:
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """What an import did.
 
     Attributes:

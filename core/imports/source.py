@@ -24,7 +24,7 @@ _MAX_NAME_CHARS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class SourceTranscript:
     """One transcript of a session.
 
     Attributes:
@@ -37,7 +37,7 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SessionFacts:
     """What the other system's row says of a session; times in ms since the Unix epoch.
 
     Attributes:
@@ -85,8 +85,8 @@ class SourceSession:
         transcripts: Oldest first; the last one is the current.
     """
 
-    facts: Facts
-    transcripts: tuple[Transcript, ...]
+    facts: SessionFacts
+    transcripts: tuple[SourceTranscript, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,14 @@ class Source:
     notices: tuple[str, ...] = ()
 
 
-def read_facts(key: str, agent_id: str, entry: Mapping[str, Any]) -> Facts:
+def read_facts(key: str, agent_id: str, entry: Mapping[str, Any]) -> SessionFacts:
     """Read a row as OpenClaw keeps it; what has another shape than expected counts as absent."""
     delivery = _delivery(entry)
     user_chose = entry.get("modelOverrideSource", "user") == "user"
     thinking, verbose, policy = (_text(entry.get(name)) for name in ("thinkingLevel", "verboseLevel", "sendPolicy"))
     updated = milliseconds(entry.get("updatedAt"))
     cost = entry.get("estimatedCostUsd")
-    return Facts(
+    return SessionFacts(
         key=key,
         agent_id=agent_id,
         session_id=_text(entry.get("sessionId")) or derived_id(agent_id, key),

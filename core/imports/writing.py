@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from core.imports.entries import Cut, derived_id, items
 from core.imports.report import Notes
-from core.imports.source import Facts, SourceSession, Transcript
+from core.imports.source import SessionFacts, SourceSession, SourceTranscript
+from core.json_codec import encodable
 from core.model.errors import Invalid, SwitchboardError
-from core.model.json_codec import encodable
 from core.model.keys import kind_of, parse, resolve
 from core.model.messages import Message
 from core.model.sessions import Session
@@ -79,12 +79,12 @@ def write_session(tx: Tx, key: str, session: SourceSession, notes: Notes, count:
 
 
 def _to_write(
-    db: sqlite3.Connection, key: str, transcripts: Sequence[Transcript], notes: Notes
-) -> Sequence[Transcript]:
+    db: sqlite3.Connection, key: str, transcripts: Sequence[SourceTranscript], notes: Notes
+) -> Sequence[SourceTranscript]:
     """Return the transcripts without earlier ones that came before it was known whose they are, or cannot come now."""
     *earlier, current = transcripts
     begins = imported.transcript_ids(db, key)[:1]
-    kept: list[Transcript] = []
+    kept: list[SourceTranscript] = []
     for transcript in earlier:
         own_id = _safe(transcript.transcript_id)
         if own_id in begins:
@@ -107,7 +107,7 @@ def _safe(transcript_id: str) -> str:
 class _Writing:
     """A session on its way in: compares with what is here, then writes what follows."""
 
-    def __init__(self, tx: Tx, key: str, facts: Facts, count: Callable[[int], None]) -> None:
+    def __init__(self, tx: Tx, key: str, facts: SessionFacts, count: Callable[[int], None]) -> None:
         self._tx = tx
         self._key = key
         self._facts = facts
@@ -245,7 +245,7 @@ class _Writing:
         }
 
 
-def _row(key: str, facts: Facts, session_id: str) -> Session:
+def _row(key: str, facts: SessionFacts, session_id: str) -> Session:
     """Return the row of a session that has no messages yet."""
     parsed = parse(key)
     kind = kind_of(key, facts.origin)
@@ -291,7 +291,7 @@ def _row(key: str, facts: Facts, session_id: str) -> Session:
     )
 
 
-def _parent(facts: Facts) -> str | None:
+def _parent(facts: SessionFacts) -> str | None:
     """Return the key of who spawned it as it is here; None for nobody, or for what cannot be a key."""
     try:
         return resolve(facts.spawned_by, facts.agent_id) if facts.spawned_by else None

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final
 
+from core.clock import Clock
 from core.gateway import Action, AgentInfo, Feed, Gateway, ModelInfo, NativeTool
 from core.model.access import Caller, Scope
-from core.model.clock import Clock
 from core.model.connection import Connection
 from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged, Cursor, Event, Reloaded
@@ -85,8 +85,8 @@ class RemoteGateway:
         """End the connection and all feeds."""
         for feed in list(self._feeds):
             feed.close()
-        from core.remote.native import NativeGateway
-        from core.remote.openclaw import OpenClawGateway
+        from core.remote.native.gateway import NativeGateway
+        from core.remote.openclaw.gateway import OpenClawGateway
 
         if isinstance(self._inner, NativeGateway | OpenClawGateway):
             await self._inner.close()
@@ -256,8 +256,8 @@ class RemoteGateway:
     async def _up(self, hello: Hello) -> None:
         """Choose how to speak to it, once and whenever another kind of gateway answers there; then catch up."""
         if hello.native != self._native:
-            from core.remote.native import NativeGateway
-            from core.remote.openclaw import OpenClawGateway
+            from core.remote.native.gateway import NativeGateway
+            from core.remote.openclaw.gateway import OpenClawGateway
 
             inner = NativeGateway(self._link) if hello.native else OpenClawGateway(self._link, self._profile)
             self._catch_up, self._link.on_up = self._link.on_up, self._up

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any, Final, cast
 
-from core.apart import apart
+from core import json_codec
+from core.child_process import in_child_process
 from core.files import read_secret, write_secret
-from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.remote.hello import Claim
 from core.remote.identity import sign
@@ -90,4 +90,6 @@ class ProfilePassport:
         if token is None and (kept := self._tokens.get(self._profile.origin)) is not None:
             token, self._gave_device = kept, True
         auth = {"auth": {"token": token}} if token else {}
-        return auth | {"device": apart(sign, self._state, claim, token or "")}  # the key and 8 MB stay out of here
+        return auth | {
+            "device": in_child_process(sign, self._state, claim, token or "")
+        }  # the key and 8 MB stay out of here

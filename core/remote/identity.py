@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+from core import json_codec
 from core.files import make_secret, read_secret
-from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.remote.hello import Claim
 
@@ -17,7 +17,7 @@ _RAW_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceIdentity:
     """This device.
 
     Attributes:
@@ -60,11 +60,11 @@ class Device:
 
 
 def sign(state: Path, claim: Claim, token: str) -> dict[str, Any]:
-    """Return what this device signs; see `Device.sign`, and `load_device` for what it raises."""
+    """Return what this device signs; see `DeviceIdentity.sign`, and `load_device` for what it raises."""
     return load_device(state).sign(claim, token)
 
 
-def load_device(state: Path) -> Device:
+def load_device(state: Path) -> DeviceIdentity:
     """Return this device's key, made at the first call; several processes at once get the same one.
 
     Raises:
@@ -85,7 +85,7 @@ def load_device(state: Path) -> Device:
         sentence = f"{path} does not hold a device key: remove it, and every gateway will ask for pairing anew"
         raise Unavailable(sentence) from None
     public = private.public_key().public_bytes_raw()
-    return Device(hashlib.sha256(public).hexdigest(), _encode(public), private)
+    return DeviceIdentity(hashlib.sha256(public).hexdigest(), _encode(public), private)
 
 
 def _encode(data: bytes) -> str:

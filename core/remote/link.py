@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from core.model.clock import Clock
+from core.clock import Clock
 from core.model.connection import Connection, ConnectionState
 from core.model.errors import Forbidden, Invalid, SwitchboardError, Unauthorized, Unavailable
 from core.remote.hello import DEFAULT_TICK, Hello, HelloRequest, mapping
-from core.remote.refused import SLOW_SECONDS, NotTaken, Refused, not_understood, refused_by, unreachable
+from core.remote.refusal import SLOW_SECONDS, GatewayRefused, RequestNotTaken, not_understood, refused_by, unreachable
 from core.wire.errors import from_wire
 from core.wire.frames import CLOSE_NORMAL, BadFrame, EventFrame, Request, Response, parse, request
 from core.wire.transport import FrameTooLong, Transport
@@ -44,7 +44,7 @@ class Link:
     """A connection that is kept.
 
     Args:
-        dial: Makes a connection; raises `Refused` when it says why not, `OSError` when nobody is there.
+        dial: Makes a connection; raises `GatewayRefused` when it says why not, `OSError` when nobody is there.
         hello: What we say of ourselves.
         name: Of the profile, for sentences.
         address: URL without secrets.
@@ -195,14 +195,14 @@ class Link:
             try:
                 await self._live_once()
                 refused = unreachable(self._where, "the connection ended")
-            except Refused as error:
+            except GatewayRefused as error:
                 refused = error
             except (Forbidden, Unauthorized) as error:
-                refused = Refused(error, retry=SLOW_SECONDS)
-            except (Invalid, NotTaken) as error:
+                refused = GatewayRefused(error, retry=SLOW_SECONDS)
+            except (Invalid, RequestNotTaken) as error:
                 refused = not_understood(self._where, error)
             except SwitchboardError as error:
-                refused = Refused(error, retry=0, final=False)
+                refused = GatewayRefused(error, retry=0, final=False)
             except OSError as error:
                 refused = unreachable(self._where, error.strerror or "nobody answers")
             except Exception as error:  # noqa: BLE001 - whatever a library does, whoever waits must hear of it
@@ -215,11 +215,11 @@ class Link:
                 await self._wait(refused, failures)
                 failures += 1
 
-    async def _has_other_credential(self, refused: Refused) -> bool:
+    async def _has_other_credential(self, refused: GatewayRefused) -> bool:
         passport = self._hello.passport
         return bool(refused.code) and passport is not None and await passport.refused(refused.code)
 
-    async def _wait(self, refused: Refused, failures: int) -> None:
+    async def _wait(self, refused: GatewayRefused, failures: int) -> None:
         """Wait for the next attempt, as the reason says."""
         self._why = refused.error
         seconds = refused.retry

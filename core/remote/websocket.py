@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from core.model.errors import Invalid, Unavailable
 from core.remote.profile import Profile, Tls, check_open, parse_url
-from core.remote.refused import SLOW_SECONDS, Refused, unreachable
+from core.remote.refusal import SLOW_SECONDS, GatewayRefused, unreachable
 from core.wire.frames import CLOSE_TOO_LARGE, MAX_FRAME
 from core.wire.transport import FrameTooLong, Transport
 
@@ -19,8 +19,8 @@ _silent: Final = logging.getLogger("switchboard.remote.frames")
 _silent.setLevel(logging.CRITICAL)  # at its lowest level the library writes whole frames down, tokens and all
 
 
-class WebSocket:
-    """One open WebSocket."""
+class ClientWebSocket:
+    """One open ClientWebSocket."""
 
     def __init__(self, connection: Any, peer: str) -> None:  # noqa: ANN401 - its module is imported when it is used
         self.peer = peer
@@ -72,7 +72,7 @@ async def _dial(profile: Profile) -> Transport:
     try:
         check_open(profile)
     except Invalid as error:
-        raise Refused(error) from None
+        raise GatewayRefused(error) from None
     origin, url = parse_url(profile.url)
     where = profile.name or str(origin)
     connect, library = await asyncio.to_thread(_load)
@@ -110,7 +110,7 @@ async def _dial(profile: Profile) -> Transport:
         if shown != _plain(profile.tls.fingerprint):
             connection.transport.abort()
             raise _changed(where, shown)
-    return WebSocket(connection, str(origin))
+    return ClientWebSocket(connection, str(origin))
 
 
 def _load() -> tuple[Any, Any]:
@@ -138,31 +138,31 @@ def _plain(fingerprint: str) -> str:
     return fingerprint.strip().lower().removeprefix("sha256:").replace(":", "")
 
 
-def _changed(where: str, shown: str) -> Refused:
+def _changed(where: str, shown: str) -> GatewayRefused:
     sentence = (
         f"{where} shows another certificate than the pinned one (sha256:{shown}): if it was renewed, pin the new one;"
         " if not, somebody else answers there"
     )
-    return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_CHANGED")
+    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_CHANGED")
 
 
-def _untrusted(where: str, why: str) -> Refused:
+def _untrusted(where: str, why: str) -> GatewayRefused:
     sentence = (
         f"the certificate of {where} does not verify ({why}): name its authority (caFile) or pin the certificate"
         " by its SHA-256 fingerprint in the profile"
     )
-    return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_UNTRUSTED")
+    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_UNTRUSTED")
 
 
-def _no_proxy(where: str, why: str) -> Refused:
+def _no_proxy(where: str, why: str) -> GatewayRefused:
     sentence = (
         f"{where} cannot be reached through the proxy that the environment names (wss_proxy, https_proxy, all_proxy):"
         f" {why}; mend that, or add the gateway's host to no_proxy"
     )
-    return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="PROXY")
+    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="PROXY")
 
 
-def _no_gateway(where: str, error: Exception) -> Refused:
+def _no_gateway(where: str, error: Exception) -> GatewayRefused:
     from websockets.exceptions import InvalidStatus
 
     if not isinstance(error, InvalidStatus):
@@ -170,8 +170,8 @@ def _no_gateway(where: str, error: Exception) -> Refused:
     status = error.response.status_code
     if 300 <= status < 400:
         sentence = f"{where} points elsewhere (HTTP {status}), which is not followed: give the gateway's own address"
-        return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS)
+        return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS)
     if status in {429, 502, 503, 504}:
         return unreachable(where, f"it is not ready (HTTP {status})")
     sentence = f"there is no gateway at {where}: it answers with HTTP {status}; check address and port"
-    return Refused(Unavailable(sentence), retry=2 * SLOW_SECONDS)
+    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS)

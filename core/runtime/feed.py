@@ -35,7 +35,7 @@ Partial = Callable[[str | None], Iterable[Delta]]
 """Returns the reply under way in a session, or in every session for None, so far."""
 
 
-class Hub:
+class EventHub:
     """All subscribers of a runtime."""
 
     def __init__(self, catch_up: CatchUp, partial: Partial) -> None:

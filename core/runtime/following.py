@@ -15,7 +15,7 @@ from core.gateway import Feed, Gateway
 from core.model.connection import Connection
 from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged, DurableEvent, Event, Gap, Reloaded
-from core.runtime.feed import Hub
+from core.runtime.feed import EventHub
 from core.store.database import Store, data_version
 
 LOOK_SECONDS: Final = 0.5
@@ -40,7 +40,7 @@ class Following:
     def __init__(
         self,
         store: Store,
-        hub: Hub,
+        hub: EventHub,
         catch_up: Callable[[], Awaitable[None]],
         publish: Callable[[list[DurableEvent]], None],
     ) -> None:

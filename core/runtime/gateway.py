@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from core.clock import Clock, SystemClock
 from core.gateway import Action, AgentInfo, Gateway, ModelInfo, NativeTool, Overrides
 from core.model.access import Caller, Scope
-from core.model.clock import Clock, SystemClock
 from core.model.connection import Connection
 from core.model.errors import Conflict, Unavailable
 from core.model.events import Configured, ConnectionChanged, Cursor, Delta, DurableEvent, MessageAppended, RunChanged
@@ -20,11 +20,11 @@ from core.model.runs import BUILTIN_MODEL, Run, RunOutcome, RunRequest, RunTicke
 from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
-from core.runtime.feed import Hub, RuntimeFeed, Watched
+from core.runtime.feed import EventHub, RuntimeFeed, Watched
 from core.runtime.following import Following
-from core.runtime.minding import Minding
+from core.runtime.readiness import Readiness
+from core.runtime.runs.waiters import Waiters
 from core.runtime.transcript_files import TranscriptFiles
-from core.runtime.waits import Waits
 from core.store import changes, deliveries, exchanges, jsonl, messages, overrides, runs, search, sessions
 from core.store.database import Db, Store, last_rev, store_id
 from core.store.lock import Owner, OwnerLock, current_owner
@@ -32,7 +32,7 @@ from core.store.lock import Owner, OwnerLock, current_owner
 if TYPE_CHECKING:
     from core.channels import Channels
     from core.config.settings import Settings
-    from core.runtime.turn import Backends
+    from core.runtime.runs.turn import Backends
     from core.runtime.work import Work
 
 T = TypeVar("T")
@@ -49,15 +49,15 @@ class Runtime:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.settings: Settings | None = None
-        self._hub = Hub(self._changed_since, self._reply_under_way)
+        self._hub = EventHub(self._changed_since, self._reply_under_way)
         self._lock: OwnerLock | None = None
         self._work: Work | None = None
-        self._waits = Waits(store)
+        self._waiters = Waiters(store)
         self._files = TranscriptFiles(store)
         self._following = Following(store, self._hub, self._catch_up, self._publish)
         self._looking: asyncio.Task[None] | None = None
         self._notice = ""
-        self.minding: Final = Minding(store, lambda: self._hub.passing(ConnectionChanged(self.connection)))
+        self.readiness: Final = Readiness(store, lambda: self._hub.passing(ConnectionChanged(self.connection)))
         self._begun = asyncio.Event()
         self._begun.set()
         self._published: Cursor = store.read(last_rev)
@@ -117,7 +117,7 @@ class Runtime:
         work = working_side(self, self._hub, backends, channels or {}, run_all=run_all, run_own=run_own)
         await work.recover()
         self._work = work
-        self.minding.begin()
+        self.readiness.begin()
         self._following.taken_over()
         self._begin()
         work.begin()
@@ -160,11 +160,11 @@ class Runtime:
     async def close(self) -> None:
         """Stop what is at work, write the last things, give the directory free."""
         self._look_no_more()
-        self.minding.end()
+        self.readiness.end()
         if self._work is not None:
             await self._work.close()
             self._work = None
-        self._waits.close()
+        self._waiters.close()
         self._begun.set()
         await self._files.finish()
         self._hub.close()
@@ -192,7 +192,7 @@ class Runtime:
         """Start no more runs here: what is queued waits for the next start."""
         if self._work is not None:
             self._work.hold()
-            self._waits.hold()
+            self._waiters.hold()
 
     async def drained(self) -> None:
         """Wait until no run is at work here and none may start."""
@@ -225,7 +225,7 @@ class Runtime:
         if (asked := self._following.owner) is not None:
             return Connection("live", asked.connection.detail or self._notice)
         if self._work is not None:
-            return Connection("live", self.minding.problem or self._notice)
+            return Connection("live", self.readiness.problem or self._notice)
         if not self._begun.is_set():
             return Connection("starting")
         owned = f"owned by {owner.words}, which does not answer: " if (owner := self.owner) else ""
@@ -244,7 +244,7 @@ class Runtime:
         """Return why nothing can be accepted here now; None when all is well."""
         if self._following.owner is not None:
             return self._following.owner.unready()
-        return self.refusal("send") or (self.minding.now() if self._work is not None else None)
+        return self.refusal("send") or (self.readiness.now() if self._work is not None else None)
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session."""
@@ -355,7 +355,7 @@ class Runtime:
 
     async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
         """Wait until a run ends, at most `timeout` seconds."""
-        return await self._waits.wait(run_id, timeout)
+        return await self._waiters.wait(run_id, timeout)
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
@@ -464,7 +464,7 @@ class Runtime:
             if isinstance(event, MessageAppended) and self._lock is not None:
                 self._files.note(event.key, event.session_id)
             if isinstance(event, RunChanged) and not event.run.live:
-                self._waits.ended(event.run.run_id)
+                self._waiters.ended(event.run.run_id)
                 if self._lock is not None:
                     self._files.bring_up_to_date(event.run.key, event.run.session_id)
         self._hub.publish(events)

@@ -19,14 +19,14 @@ from core.model.messages import Draft, Message
 from core.model.runs import Run, RunRequest, RunTicket, SpawnSpec
 from core.model.sessions import NewSession, Session, SessionPatch
 from core.rules.visibility import Grant
-from core.runtime import attachments, commands, intake, keeping
+from core.runtime import acceptance, attachments, commands, lifecycle
 from core.runtime.authority import identified, require_operator, require_owner
-from core.runtime.engine import Engine
-from core.runtime.feed import Hub
-from core.runtime.outbox import Outbox
-from core.runtime.recovery import recover
+from core.runtime.exchanges.outbox import Outbox
+from core.runtime.feed import EventHub
+from core.runtime.runs.engine import Engine
+from core.runtime.runs.recovery import recover
+from core.runtime.runs.turn import Backends, Turns
 from core.runtime.sweep import Sweep
-from core.runtime.turn import Backends, Turns
 from core.store import deliveries, jsonl, messages, sessions
 from core.store.database import Tx
 
@@ -43,7 +43,7 @@ class Work:
     """
 
     def __init__(
-        self, runtime: "Runtime", hub: Hub, backends: Backends, channels: Channels, *, run_all: bool, run_own: bool
+        self, runtime: "Runtime", hub: EventHub, backends: Backends, channels: Channels, *, run_all: bool, run_own: bool
     ) -> None:
         self._runtime = runtime
         self._store = runtime.store
@@ -120,7 +120,7 @@ class Work:
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
         """Accept a message for a session; when this returns, message and run are on disk."""
-        intake.check_message(request)
+        acceptance.check_message(request)
         command = None if request.spawn is not None else commands.find(request.message)
         if command is not None:
             return await self._command(request, command, caller)
@@ -131,7 +131,7 @@ class Work:
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
         session = await self._runtime.get_session(ref, self._grant(caller).scope)
-        intake.check_current(session, ref)
+        acceptance.check_current(session, ref)
         return await self.engine.abort(session.key, run_id)
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
@@ -145,7 +145,7 @@ class Work:
         except NotFound:
             if patch.fields.keys() != {"sendPolicy"}:
                 raise
-            return await self._store.write(lambda tx: keeping.override(tx, ref, patch, settings))
+            return await self._store.write(lambda tx: lifecycle.override(tx, ref, patch, settings))
 
     async def reset(self, ref: str, caller: Caller) -> Session:
         """Give a session an empty transcript."""
@@ -163,7 +163,7 @@ class Work:
         """Make a session without a message."""
         require_operator(caller, "create a session")
         settings = self._settings
-        return await self._store.write(lambda tx: keeping.create(tx, new, settings))
+        return await self._store.write(lambda tx: lifecycle.create(tx, new, settings))
 
     async def delete(self, ref: str, caller: Caller) -> None:
         """Remove a session with its transcripts and their files, for good."""
@@ -171,7 +171,7 @@ class Work:
         settings = self._settings
 
         def write(tx: Tx) -> list[str]:
-            return keeping.delete(tx, intake.current(tx, ref, caller, settings))
+            return lifecycle.delete(tx, acceptance.current(tx, ref, caller, settings))
 
         transcripts = await self._store.write(write)
         # On the thread that writes the files, so that none of them comes back.
@@ -182,7 +182,7 @@ class Work:
         require_owner(caller, "append to a session")
         settings = self._settings
         return await self._store.write(
-            lambda tx: messages.append(tx, intake.current(tx, ref, caller, settings).key, draft)
+            lambda tx: messages.append(tx, acceptance.current(tx, ref, caller, settings).key, draft)
         )
 
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
@@ -206,14 +206,16 @@ class Work:
 
         return await self._store.write(write)
 
-    async def _accept(self, request: RunRequest, caller: Caller, files: intake.ChildFiles | None) -> intake.Accepted:
+    async def _accept(
+        self, request: RunRequest, caller: Caller, files: acceptance.ChildFiles | None
+    ) -> acceptance.Accepted:
         settings = self._settings
-        accepted = await self._store.write(lambda tx: intake.accept(tx, request, caller, settings, files))
+        accepted = await self._store.write(lambda tx: acceptance.accept(tx, request, caller, settings, files))
         if accepted.fresh and self._run_own:
             self.engine.open(accepted.run.key)
         return accepted
 
-    def _ticket(self, accepted: intake.Accepted, receipt: Receipt | None = None) -> RunTicket:
+    def _ticket(self, accepted: acceptance.Accepted, receipt: Receipt | None = None) -> RunTicket:
         run = accepted.run
         return RunTicket(run.run_id, run.key, run.session_id, run.state, created=accepted.created, attachments=receipt)
 
@@ -229,7 +231,7 @@ class Work:
         contents = await asyncio.to_thread(attachments.contents, where, files, spawn.mount_path, images=images)
         await asyncio.to_thread(attachments.write, workspace, child_id, files)
         try:
-            accepted = await self._accept(request, caller, intake.ChildFiles(child_id, contents))
+            accepted = await self._accept(request, caller, acceptance.ChildFiles(child_id, contents))
         except SwitchboardError:  # not when the wait for it is cancelled: then it may have been accepted
             await asyncio.to_thread(attachments.remove, workspace, child_id)
             raise
@@ -258,7 +260,7 @@ class Work:
         settings = self._settings
 
         def write(tx: Tx) -> Session:
-            session = intake.current(tx, ref, caller, settings)
+            session = acceptance.current(tx, ref, caller, settings)
             change(tx, session)
             changed = sessions.by_key(tx.db, session.key)
             return changed or session
@@ -272,7 +274,7 @@ class Work:
         known = self._store.read(lambda db: commands.done(db, request, command))
         if known is not None:
             return _commanded(*known)
-        session = await self._store.write(lambda tx: intake.for_command(tx, request, caller, settings))
+        session = await self._store.write(lambda tx: acceptance.for_command(tx, request, caller, settings))
         if command.name == "spawn":
             spec = SpawnSpec(session.key, session.agent_id)
             return await self.start_run(RunRequest("", command.argument, request.run_id, spawn=spec), caller)
@@ -283,13 +285,13 @@ class Work:
             if known is not None:
                 return known
             if request.run_id is not None:
-                intake.check_free(tx, request.run_id)
-            now = intake.current(tx, session.session_id, caller, settings)
+                acceptance.check_free(tx, request.run_id)
+            now = acceptance.current(tx, session.session_id, caller, settings)
             if command.name == "abort":
                 answer = f"stopped {len(stopped)} run{'s' if len(stopped) != 1 else ''}"
             else:
                 answer = commands.carry_out(tx, now, command, settings)
-            return commands.record(tx, request, now, command, answer, intake.requester_of(caller)), answer
+            return commands.record(tx, request, now, command, answer, acceptance.requester_of(caller)), answer
 
         return _commanded(*await self._store.write(write))
 

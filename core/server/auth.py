@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from core.clock import Clock
 from core.model.access import Operator
-from core.model.clock import Clock
 from core.model.errors import Forbidden, Unauthorized
 
 READ: Final = "operator.read"

@@ -12,10 +12,10 @@ from core.server.auth import Auth, Sites
 from core.server.clients import Clients
 from core.server.devices import Devices
 from core.server.guests import Budget, Guests
+from core.server.http.pages import Pages
 from core.server.metrics import Metrics
-from core.server.pages import Pages
-from core.server.repeats import Repeats
-from core.server.rows import Rows
+from core.server.native.repeats import AnsweredRequests
+from core.server.openclaw.rows import RowEncoder
 
 
 def no_backup() -> dict[str, Any]:
@@ -31,7 +31,7 @@ MAKING: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ServerFacts:
     """What clients are told and the port does not know.
 
     Attributes:
@@ -112,10 +112,10 @@ class ServerContext:
 
     gateway: Gateway
     auth: Auth
-    facts: Facts
+    facts: ServerFacts
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
-    repeats: Repeats = field(default_factory=Repeats)
+    repeats: AnsweredRequests = field(default_factory=AnsweredRequests)
     sites: Sites = field(default_factory=Sites)
     insecure: bool = False
     ignored: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -127,7 +127,7 @@ class ServerContext:
     guests: Guests = field(init=False)
     devices: Devices = field(init=False)
     clients: Clients = field(default_factory=Clients)
-    rows: Rows = field(default_factory=Rows)
+    rows: RowEncoder = field(default_factory=RowEncoder)
 
     def __post_init__(self) -> None:
         limits = self.limits

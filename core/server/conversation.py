@@ -22,10 +22,10 @@ from core.model.ids import new_id
 from core.model.keys import quoted
 from core.server.auth import SCOPES, Access
 from core.server.context import ServerContext
-from core.server.events import EventPump
-from core.server.handshake import Admitted, Refused, Visitor, admit
+from core.server.handshake import Admitted, HandshakeRefused, Visitor, admit
 from core.server.hello import LOCAL_TICK_SECONDS, TICK_SECONDS, health, hello, max_buffered, presence, state_version
 from core.server.method import Later, Method, explain, unknown
+from core.server.openclaw.events import EventPump
 from core.wire.errors import missing_scope, to_wire
 from core.wire.frames import (
     CLOSE_NORMAL,
@@ -292,7 +292,7 @@ class Conversation:
             admitted = await admit(self.context, visitor, frame.params)
             if self._on_admitted is not None:
                 self._on_admitted()
-        except Refused as error:
+        except HandshakeRefused as error:
             await self._refuse(frame_id, error.error, error.code)
         except BadFrame as error:
             await self._refuse(error.frame_id, to_wire(error), CLOSE_REFUSED)

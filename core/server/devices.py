@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
+from core import json_codec
 from core.files import read_secret, write_secret
-from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.server.auth import ADMIN, LOOPBACK, READ, WRITE
 
@@ -46,7 +46,7 @@ class DeviceToken:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptToken:
+class StoredToken:
     """What is kept of a token.
 
     Attributes:
@@ -62,7 +62,7 @@ class KeptToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class PairedDevice:
     """A device that is paired.
 
     Attributes:
@@ -78,7 +78,7 @@ class Device:
     platform: str
     network: str
     paired_at: int
-    tokens: tuple[KeptToken, ...]
+    tokens: tuple[StoredToken, ...]
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -106,7 +106,7 @@ class Devices:
         self.on_revoked: Final = set[Callable[[str], None]]()
         self.problem = ""
         self._path = state / FILE_NAME
-        self._devices: dict[str, Device] | None = None
+        self._devices: dict[str, PairedDevice] | None = None
         self._writing = asyncio.Lock()
 
     @classmethod
@@ -115,7 +115,7 @@ class Devices:
         and on the socket in it, so that a device that is revoked here ends there."""
         return _known.setdefault(state.absolute(), cls(state))
 
-    def paired(self) -> list[Device]:
+    def paired(self) -> list[PairedDevice]:
         """Return the paired devices, the one that was used last first."""
         return sorted(self._read().values(), key=lambda device: -device.used_at)
 
@@ -153,13 +153,13 @@ class Devices:
             Unavailable: The file cannot be written, or there is no room that others with more rights do not need.
         """
         issued = DeviceToken(secrets.token_urlsafe(32), frozenset(scopes), now_ms)
-        fresh = KeptToken(_digest(issued.token), issued.scopes, issuer, now_ms, now_ms)
+        fresh = StoredToken(_digest(issued.token), issued.scopes, issuer, now_ms, now_ms)
         async with self._writing:
             devices = dict(self._read())
             known = devices.get(device_id)
             tokens = _with(fresh, known.tokens if known is not None else ())
             paired_at = known.paired_at if known is not None else now_ms
-            devices[device_id] = device = Device(device_id, name, platform, network, paired_at, tokens)
+            devices[device_id] = device = PairedDevice(device_id, name, platform, network, paired_at, tokens)
             _make_room(devices, device)
             await self._write(devices)
         return issued
@@ -187,7 +187,7 @@ class Devices:
         kept = frozenset(issuers)
         async with self._writing:
             known = self._read()
-            devices = dict[str, Device]()
+            devices = dict[str, PairedDevice]()
             for device in known.values():
                 tokens = tuple(token for token in device.tokens if token.issuer in kept)
                 if tokens:
@@ -202,18 +202,18 @@ class Devices:
         for told in tuple(self.on_revoked):
             told(device_id)
 
-    def _used(self, device_id: str, used: KeptToken, now_ms: int) -> None:
+    def _used(self, device_id: str, used: StoredToken, now_ms: int) -> None:
         """Note that a token is used; it reaches the disk with the next change of the file."""
         device = self._read()[device_id]
         tokens = tuple(replace(used, used_at=now_ms) if each is used else each for each in device.tokens)
         self._read()[device_id] = replace(device, tokens=tokens)
 
-    async def _write(self, devices: dict[str, Device]) -> None:
+    async def _write(self, devices: dict[str, PairedDevice]) -> None:
         text = json_codec.encode_indented({"version": 2, "devices": [_as_json(device) for device in devices.values()]})
         await asyncio.to_thread(write_secret, self._path, text)
         self._devices, self.problem = devices, ""
 
-    def _read(self) -> dict[str, Device]:
+    def _read(self) -> dict[str, PairedDevice]:
         """Return the devices by id; a file that cannot be read pairs nobody, nor does one without issuers."""
         if self._devices is None:
             self._devices = {}
@@ -234,7 +234,7 @@ class Devices:
 _known: "WeakValueDictionary[Path, Devices]" = WeakValueDictionary()
 
 
-def _with(fresh: KeptToken, tokens: tuple[KeptToken, ...]) -> tuple[KeptToken, ...]:
+def _with(fresh: StoredToken, tokens: tuple[StoredToken, ...]) -> tuple[StoredToken, ...]:
     """Return a device's tokens with one more; what it pushes out grants no more than it does.
 
     Raises:
@@ -249,7 +249,7 @@ def _with(fresh: KeptToken, tokens: tuple[KeptToken, ...]) -> tuple[KeptToken, .
     return fresh, *(token for token in tokens if token is not oldest)
 
 
-def _make_room(devices: dict[str, Device], fresh: Device) -> None:
+def _make_room(devices: dict[str, PairedDevice], fresh: PairedDevice) -> None:
     """Forget those of the same rights that were used longest ago, when they are too many."""
     rank = _rank(fresh.scopes)
     peers = [device for device in devices.values() if device is not fresh and _rank(device.scopes) == rank]
@@ -269,7 +269,7 @@ def _rank(scopes: frozenset[str]) -> int:
     return 1 if WRITE in scopes else 0
 
 
-def _as_json(device: Device) -> dict[str, Any]:
+def _as_json(device: PairedDevice) -> dict[str, Any]:
     tokens = [
         {
             "hash": token.hash,
@@ -284,9 +284,9 @@ def _as_json(device: Device) -> dict[str, Any]:
     return names | {"pairedAtMs": device.paired_at, "tokens": tokens}
 
 
-def _from_json(data: dict[str, Any]) -> Device:
+def _from_json(data: dict[str, Any]) -> PairedDevice:
     tokens = tuple(
-        KeptToken(
+        StoredToken(
             str(token["hash"]),
             frozenset(map(str, token["scopes"])),
             str(token["issuer"]),
@@ -296,7 +296,7 @@ def _from_json(data: dict[str, Any]) -> Device:
         for token in cast("list[dict[str, Any]]", data["tokens"])
     )
     name, platform, network = (str(data[field]) for field in ("name", "platform", "network"))
-    return Device(str(data["id"]), name, platform, network, _time(data["pairedAtMs"]), tokens)
+    return PairedDevice(str(data["id"]), name, platform, network, _time(data["pairedAtMs"]), tokens)
 
 
 def _time(value: object) -> int:

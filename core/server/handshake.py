@@ -46,7 +46,7 @@ class ClientParams(_Open):
     instance_id: str | None = Field(default=None, max_length=128)
 
 
-class DeviceParams(_Open):
+class ConnectDeviceParams(_Open):
     """A device's key, and its signature over what this connection asks for."""
 
     id: str = Field(max_length=128)
@@ -73,10 +73,10 @@ class ConnectParams(_Open):
     scopes: list[str] | None = Field(default=None, max_length=64)
     caps: list[str] = Field(default_factory=list[str], max_length=64)
     auth: AuthParams = AuthParams()
-    device: DeviceParams | None = None
+    device: ConnectDeviceParams | None = None
 
 
-class Refused(Exception):
+class HandshakeRefused(Exception):
     """The handshake ends here.
 
     Attributes:
@@ -132,10 +132,10 @@ async def admit(context: "ServerContext", visitor: Visitor, raw: Mapping[str, An
     try:
         params = ConnectParams.model_validate(dict(raw))
     except ValidationError as error:
-        raise Refused(to_wire(explain("connect", error))) from None
+        raise HandshakeRefused(to_wire(explain("connect", error))) from None
     protocol = _protocol(params)
     if params.role != "operator":
-        raise Refused(to_wire(Invalid("invalid role")))
+        raise HandshakeRefused(to_wire(Invalid("invalid role")))
     if params.device is not None:
         _check_device(params, params.device, visitor.nonce)
     granted, method, token = await _access(context, visitor, params)
@@ -157,10 +157,10 @@ def _protocol(params: ConnectParams) -> int:
         "expectedProtocol": PROTOCOLS[-1],
         "minimumProbeProtocol": PROTOCOLS[0],
     }
-    raise Refused(to_wire(Invalid("protocol mismatch"), details), CLOSE_PROTOCOL)
+    raise HandshakeRefused(to_wire(Invalid("protocol mismatch"), details), CLOSE_PROTOCOL)
 
 
-def _check_device(params: ConnectParams, device: DeviceParams, nonce: str) -> None:
+def _check_device(params: ConnectParams, device: ConnectDeviceParams, nonce: str) -> None:
     """Check that the client holds the device's key.
 
     Its clock does not matter: the signature covers our nonce, which is used once, so nothing old can be replayed.
@@ -170,9 +170,13 @@ def _check_device(params: ConnectParams, device: DeviceParams, nonce: str) -> No
 
     raw, signature = _from_base64url(device.public_key), _from_base64url(device.signature)
     if len(raw) != 32 or hashlib.sha256(raw).hexdigest() != device.id:
-        raise Refused(_device_error("device identity mismatch", "DEVICE_AUTH_DEVICE_ID_MISMATCH", "device-id-mismatch"))
+        raise HandshakeRefused(
+            _device_error("device identity mismatch", "DEVICE_AUTH_DEVICE_ID_MISMATCH", "device-id-mismatch")
+        )
     if device.nonce != nonce:
-        raise Refused(_device_error("device nonce mismatch", "DEVICE_AUTH_NONCE_MISMATCH", "device-nonce-mismatch"))
+        raise HandshakeRefused(
+            _device_error("device nonce mismatch", "DEVICE_AUTH_NONCE_MISMATCH", "device-nonce-mismatch")
+        )
     key = Ed25519PublicKey.from_public_bytes(raw)
     for payload in _signed(params, device):
         try:
@@ -180,10 +184,12 @@ def _check_device(params: ConnectParams, device: DeviceParams, nonce: str) -> No
         except InvalidSignature:
             continue
         return
-    raise Refused(_device_error("device signature invalid", "DEVICE_AUTH_SIGNATURE_INVALID", "device-signature"))
+    raise HandshakeRefused(
+        _device_error("device signature invalid", "DEVICE_AUTH_SIGNATURE_INVALID", "device-signature")
+    )
 
 
-def _signed(params: ConnectParams, device: DeviceParams) -> list[str]:
+def _signed(params: ConnectParams, device: ConnectDeviceParams) -> list[str]:
     """Return what the device may have signed: the payloads of versions 2 and 3, over the token that was sent."""
     client, found = params.client, list[str]()
     tokens = {params.auth.token or "", params.auth.device_token or ""}
@@ -213,9 +219,9 @@ async def _access(
     except TokenRefused as error:
         context.metrics.add("auth_failures", label=error.reason)
         may_retry = device is not None and auth.device_token is None  # it may know a token of its own
-        raise Refused(_token_error(error, may_retry=may_retry)) from None
+        raise HandshakeRefused(_token_error(error, may_retry=may_retry)) from None
     except Unauthorized as error:
-        raise Refused(to_wire(error)) from None
+        raise HandshakeRefused(to_wire(error)) from None
 
 
 async def _pair(
@@ -225,7 +231,7 @@ async def _pair(
     if not visitor.may_pair:
         sentence = "pairing required: connect over TLS, or from the machine of the gateway"
         error = {"code": "NOT_PAIRED", "message": sentence, "details": {"code": "PAIRING_REQUIRED"}}
-        raise Refused(error)
+        raise HandshakeRefused(error)
     device, client = params.device, params.client
     assert device is not None, "it is a device that is paired"
     try:

@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from core.model.connection import REACHED
-from core.server.rows import Defaults, recent
+from core.server.openclaw.rows import Defaults, recent
 from core.wire.frames import NATIVE
 
 if TYPE_CHECKING:

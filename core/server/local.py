@@ -23,7 +23,7 @@ _BACKLOG: Final = 64
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
-class Listener:
+class SocketListener:
     """Answers on the socket until it is closed."""
 
     def __init__(self, context: ServerContext, state: Path) -> None:
@@ -73,13 +73,13 @@ class Listener:
         task.add_done_callback(self._conversations.discard)
 
 
-async def listen(context: ServerContext, state: Path) -> Listener:
+async def listen(context: ServerContext, state: Path) -> SocketListener:
     """Answer on the socket of a state directory that this process owns.
 
     Raises:
         OSError: The directory cannot be written.
     """
-    listener = Listener(context, state)
+    listener = SocketListener(context, state)
     await listener.open()
     return listener
 

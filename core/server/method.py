@@ -31,7 +31,7 @@ _WORDS: Final = {
 }
 
 
-class Params(BaseModel):
+class MethodParams(BaseModel):
     """Parameters of a method, exact about types; `sessionKey` on the wire is `session_key` here.
 
     Open: clients of every generation say a little more than the one before, and what they say beyond this means nothing
@@ -55,13 +55,13 @@ class Params(BaseModel):
         return {name: value for name, value in found.items() if value is not None or name not in defaults}
 
 
-class ClosedParams(Params):
+class ClosedParams(MethodParams):
     """Parameters of a change that must not be done in part: a property that means nothing here is refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Nothing(Params):
+class Nothing(MethodParams):
     """No parameters."""
 
 

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from core.clock import Clock
 from core.files import make_folder, open_private
-from core.model.clock import Clock
 from core.model.errors import SwitchboardError, Unavailable
 from core.model.events import DurableEvent
 from core.model.sessions import Session
 from core.store.explain import CLOSED, DATABASE_NAME, explain, explained
-from core.store.guard import FILES, PAGE_BYTES, Guard, abandon
+from core.store.guard import FILES, PAGE_BYTES, FileGuard, abandon
 from core.store.schema import check_tables, migrate
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Store:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._reader_db: sqlite3.Connection | None = None
         self._writer: _Writer | None = None
-        self._guard = Guard(directory, (DATABASE_NAME,))
+        self._guard = FileGuard(directory, (DATABASE_NAME,))
 
     @classmethod
     def open(cls, directory: Path, clock: Clock) -> "Store":
@@ -242,7 +242,7 @@ class _Writer:
         self._db = _connect(path)
         try:
             self._epoch, rev = _take_over(self._db)
-            self.guard: Final = Guard(path.parent, FILES)
+            self.guard: Final = FileGuard(path.parent, FILES)
             pages = self.guard.log_pages
             self._db.executescript(
                 f"PRAGMA wal_autocheckpoint = {pages}; PRAGMA journal_size_limit = {pages * PAGE_BYTES};"

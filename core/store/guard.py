@@ -28,7 +28,7 @@ _MORE_BYTES: Final = 65_536
 """What else grows while the log is folded back."""
 
 
-class Guard:
+class FileGuard:
     """Watches the files of one state directory.
 
     Attributes:

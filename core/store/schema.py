@@ -7,7 +7,7 @@ from typing import Final
 
 from core.model.errors import Unavailable
 from core.store.explain import DAMAGED
-from core.store.repair import renumber
+from core.store.maintenance.repair import renumber
 
 MIGRATIONS: Final[tuple[str, ...]] = (
     "schema.sql",

@@ -34,7 +34,7 @@ _FINISHED_CHILDREN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class NewSession:
+class SessionInsert:
     """What is known of a session when it is created.
 
     Attributes:
@@ -53,7 +53,7 @@ class NewSession:
     spawned_by: str | None = None
 
 
-def create(tx: Tx, new: NewSession) -> Session:
+def create(tx: Tx, new: SessionInsert) -> Session:
     """Insert a session with an empty transcript and return it."""
     key = parse(new.key)
     kind = kind_of(new.key, new.origin)

@@ -4,14 +4,14 @@ from typing import Any
 
 from core.gateway import Gateway
 from core.model.access import Caller
-from core.tools.params import Params
+from core.tools.params import ToolParams
 from core.tools.target import agent_acting
 
 NAME = "agents_list"
 DESCRIPTION = "List the agents that sessions_spawn may be given as agentId here."
 
 
-class AgentsListParams(Params):
+class AgentsListParams(ToolParams):
     """`agents_list` has no parameters."""
 
 

@@ -14,7 +14,7 @@ from core.model.access import OPERATOR, Caller, Operator
 from core.model.errors import Invalid
 from core.model.keys import quoted
 from core.model.tools import Tool
-from core.tools.params import Params, explain
+from core.tools.params import ToolParams, explain
 from core.tools.reading import readable_result
 from core.tools.target import Refusal, find, identified
 
@@ -31,7 +31,7 @@ READING: Final = frozenset({"sessions_list", "sessions_history", "sessions_searc
 FAILED: Final = frozenset({"error", "forbidden"})
 """The states of a result that tell of a failure: a model and a client are to take it for an error."""
 
-Run = Callable[[Gateway, Caller, Params], Awaitable[dict[str, Any]]]
+Run = Callable[[Gateway, Caller, ToolParams], Awaitable[dict[str, Any]]]
 
 
 async def dispatch(gateway: Gateway, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def schemas() -> tuple[Tool, ...]:
     )
 
 
-def _read(name: str, arguments: Mapping[str, Any]) -> Params:
+def _read(name: str, arguments: Mapping[str, Any]) -> ToolParams:
     params = _params(_module(name))
     try:
         return params.model_validate(dict(arguments))
@@ -92,7 +92,7 @@ def _read(name: str, arguments: Mapping[str, Any]) -> Params:
         raise explain(name, error, params) from None
 
 
-async def _run(gateway: Gateway, caller: Caller, name: str, params: Params) -> dict[str, Any]:
+async def _run(gateway: Gateway, caller: Caller, name: str, params: ToolParams) -> dict[str, Any]:
     return await cast("Run", _module(name).run)(gateway, caller, params)
 
 
@@ -111,6 +111,6 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f"core.tools.{name}")
 
 
-def _params(module: ModuleType) -> type[Params]:
+def _params(module: ModuleType) -> type[ToolParams]:
     name = "".join(part.capitalize() for part in module.__name__.rpartition(".")[2].split("_"))
-    return cast("type[Params]", getattr(module, f"{name}Params"))
+    return cast("type[ToolParams]", getattr(module, f"{name}Params"))

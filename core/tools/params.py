@@ -7,8 +7,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from core.json_codec import encodable
 from core.model.errors import Invalid
-from core.model.json_codec import encodable
 from core.model.keys import quoted
 
 
@@ -49,7 +49,7 @@ _WORDS: Final = {
 }
 
 
-class Params(BaseModel):
+class ToolParams(BaseModel):
     """Base of the parameter models; their JSON schema is what models are shown. Null is the same as nothing."""
 
     model_config = ConfigDict(
@@ -66,7 +66,7 @@ class Params(BaseModel):
         return {name: value for name, value in given.items() if value is not None or name not in optional}
 
 
-def explain(tool: str, error: ValidationError, params: type[Params]) -> Invalid:
+def explain(tool: str, error: ValidationError, params: type[ToolParams]) -> Invalid:
     """Turn a problem of the arguments into one sentence that says what to give instead.
 
     A name that is not known comes first: it often is why another one is missing.
@@ -106,7 +106,7 @@ def _why(problem: ErrorDetails) -> str:
     return f"{why[:1].lower()}{why[1:]}"
 
 
-def _names(params: type[Params], above: list[int | str]) -> list[str]:
+def _names(params: type[ToolParams], above: list[int | str]) -> list[str]:
     """Return the names that an object of the arguments may have."""
     section = params
     for part in above:
@@ -115,8 +115,8 @@ def _names(params: type[Params], above: list[int | str]) -> list[str]:
     return [str(info.alias) for info in section.model_fields.values()]
 
 
-def _section(params: type[Params], name: str) -> type[Params] | None:
+def _section(params: type[ToolParams], name: str) -> type[ToolParams] | None:
     """Return the model of the objects that a parameter holds."""
     found = next(info.annotation for info in params.model_fields.values() if info.alias == name)
     kinds: tuple[Any, ...] = getattr(found, "__args__", ()) or (found,)
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Params)), None)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, ToolParams)), None)

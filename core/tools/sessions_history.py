@@ -8,7 +8,7 @@ from core.gateway import Gateway
 from core.model.access import Caller
 from core.model.keys import shown
 from core.rules.redact import Allowance
-from core.tools.params import Limit, Params
+from core.tools.params import Limit, ToolParams
 from core.tools.reading import readable
 from core.tools.target import canonical, find
 
@@ -18,7 +18,7 @@ DEFAULT_MESSAGES = 50
 MAX_MESSAGES = 200
 
 
-class SessionsHistoryParams(Params):
+class SessionsHistoryParams(ToolParams):
     """Parameters of `sessions_history`."""
 
     session_key: str = Field(description="Key or session id, as sessions_list shows it.")

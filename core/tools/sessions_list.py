@@ -10,7 +10,7 @@ from core.model.errors import NotFound
 from core.model.keys import KINDS, Kind
 from core.model.sessions import SessionQuery
 from core.rules.redact import Allowance
-from core.tools.params import Limit, Number, Params, Text, Whole
+from core.tools.params import Limit, Number, Text, ToolParams, Whole
 from core.tools.reading import readable, readable_text
 from core.tools.target import find
 
@@ -23,7 +23,7 @@ MAX_MINUTES = 100 * 366 * 24 * 60
 MAX_OFFSET = 1_000_000_000
 
 
-class SessionsListParams(Params):
+class SessionsListParams(ToolParams):
     """Parameters of `sessions_list`."""
 
     kinds: list[str] | None = Field(default=None, description=f"Only these kinds: {', '.join(KINDS)}.")

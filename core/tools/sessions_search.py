@@ -8,7 +8,7 @@ from core.gateway import Gateway
 from core.model.access import Caller, Operator
 from core.model.keys import shown
 from core.model.sessions import unsearched
-from core.tools.params import Limit, Params, Text
+from core.tools.params import Limit, Text, ToolParams
 from core.tools.target import find
 
 NAME = "sessions_search"
@@ -17,7 +17,7 @@ DEFAULT_HITS = 20
 MAX_HITS = 100
 
 
-class SessionsSearchParams(Params):
+class SessionsSearchParams(ToolParams):
     """Parameters of `sessions_search`."""
 
     query: Text = Field(min_length=1, description="Words; the last one may be the start of a word.")

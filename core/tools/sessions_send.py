@@ -9,7 +9,7 @@ from core.model.access import ALL, Caller, Operator
 from core.model.errors import Forbidden, Invalid, NotFound
 from core.model.messages import Provenance
 from core.model.runs import RunRequest, RunTicket
-from core.tools.params import Number, Params
+from core.tools.params import Number, ToolParams
 from core.tools.target import Refusal, canonical, find
 
 NAME = "sessions_send"
@@ -21,7 +21,7 @@ DEFAULT_SECONDS = 30.0
 MAX_SECONDS = 86_400.0
 
 
-class SessionsSendParams(Params):
+class SessionsSendParams(ToolParams):
     """Parameters of `sessions_send`."""
 
     session_key: str = Field(description="Key or session id, as sessions_list shows it.")

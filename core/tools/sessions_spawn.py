@@ -6,12 +6,12 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from core.gateway import Gateway
+from core.json_codec import encodable
 from core.model.access import Caller, Operator
 from core.model.attachments import MAX_BYTES, MAX_FILES, Attachment
 from core.model.errors import Forbidden
-from core.model.json_codec import encodable
 from core.model.runs import RunRequest, SpawnSpec
-from core.tools.params import Number, Params, Text
+from core.tools.params import Number, Text, ToolParams
 from core.tools.target import Refusal, agent_acting
 
 NAME = "sessions_spawn"
@@ -22,7 +22,7 @@ DESCRIPTION = (
 MAX_SECONDS = 366 * 86_400.0
 
 
-class AttachmentParams(Params):
+class AttachmentParams(ToolParams):
     """One of `attachments` (W8)."""
 
     name: str = Field(description="Name of the file, without a folder.")
@@ -31,13 +31,13 @@ class AttachmentParams(Params):
     mime_type: str | None = Field(default=None, max_length=127, description="What it holds, for the task.")
 
 
-class AttachAsParams(Params):
+class AttachAsParams(ToolParams):
     """`attachAs` (W8)."""
 
     mount_path: str | None = Field(default=None, max_length=1024, description="Where the files should be seen; a hint.")
 
 
-class SessionsSpawnParams(Params):
+class SessionsSpawnParams(ToolParams):
     """Parameters of `sessions_spawn`."""
 
     task: str = Field(description="What the sub-agent is to do; it knows nothing else.")

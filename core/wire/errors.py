@@ -9,15 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from core.model.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    SwitchboardError,
-    Unauthorized,
-    Unavailable,
-)
+from core.model.errors import Conflict, Forbidden, Invalid, NotFound, SwitchboardError, Unauthorized, Unavailable
 from core.rules.policy import DEFAULT_CONTROL, OVERRIDE_CONTROL
 
 RETRY_AFTER_MS: Final = 1000

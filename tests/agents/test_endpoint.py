@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from core.agents.model import ModelBackend
-from core.agents.port import (
-    AgentFailure,
-    Reply,
-    TextDelta,
-)
+from core.agents.port import AgentFailure, Reply, TextDelta
 from core.config.settings import Secret
 from tests.agents.turns import MakeModel, failure, run, turn
 from tests.support.clock import FakeClock

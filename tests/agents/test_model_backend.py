@@ -12,14 +12,7 @@ from typing import Any
 import pytest
 
 from core.agents.model import ModelBackend
-from core.agents.port import (
-    Reply,
-    TextDelta,
-    ThinkingDelta,
-    ToolEnded,
-    ToolResult,
-    ToolStarted,
-)
+from core.agents.port import Reply, TextDelta, ThinkingDelta, ToolEnded, ToolResult, ToolStarted
 from core.config.settings import Price
 from core.model.messages import text_block
 from tests.agents.turns import MakeModel, Tools, failure, run, turn

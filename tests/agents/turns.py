@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from core.agents.model import ModelBackend
-from core.agents.port import (
-    AgentEvent,
-    AgentFailure,
-    ToolResult,
-    Turn,
-)
+from core.agents.port import AgentEvent, AgentFailure, ToolResult, Turn
 from core.config.settings import ModelSettings
 from core.model.tools import Tool
 from tests.support.clock import FakeClock

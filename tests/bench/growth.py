@@ -7,14 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from core.clock import SystemClock
 from core.model.access import ALL
-from core.model.clock import SystemClock
 from core.model.messages import Draft, text_block, user_draft
 from core.model.sessions import SessionQuery
 from core.runtime.gateway import Runtime
 from core.store import messages, sessions
 from core.store.database import Store, Tx
-from core.store.sessions import NewSession
+from core.store.sessions import SessionInsert
 from tests.bench.seed import PROSE
 from tests.bench.table import Figure
 
@@ -88,7 +88,7 @@ async def _fill(state: Path, count: int) -> None:
 def _sessions(tx: Tx, numbers: range) -> None:
     for number in numbers:
         key = f"agent:main:discord:group:g{number}"
-        sessions.create(tx, NewSession(key, "main", label=f"session {number}"))
+        sessions.create(tx, SessionInsert(key, "main", label=f"session {number}"))
         messages.append(tx, key, user_draft(f"needle{number}x: which region first, eu or us?"))
         for _ in range(EACH - 1):
             messages.append(tx, key, Draft("assistant", (text_block(PROSE),), model="p/m", stop_reason="stop"))

@@ -10,7 +10,7 @@ from typing import Any, Self
 from textual.drivers.headless_driver import HeadlessDriver
 
 from console.app import SwitchboardApp
-from console.host import Host
+from console.hosts.host import Host
 from core.config.paths import Places
 from core.model.events import Activity, Delta, DurableEvent, SessionChanged
 from tests.bench.seed import LAST_WORDS, PROSE, markdown, seed
@@ -121,7 +121,7 @@ def _with_app(bench: Any, **sizes: int) -> list[Figure]:
 
 
 async def _busy_list(app: BenchApp) -> list[Figure]:
-    sessions = [row.session for row in app.desk.book.rows.values()]
+    sessions = [row.session for row in app.view_model.book.rows.values()]
     hub = app.host.runtime._hub
     rev = 10_000_000
     latencies: list[float] = []

@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from core.model.clock import SystemClock
+from core.clock import SystemClock
 from core.model.messages import Draft, Usage, text_block, tool_call_block, user_draft
 from core.store import messages, sessions
 from core.store.database import Store, Tx
-from core.store.sessions import NewSession
+from core.store.sessions import SessionInsert
 
 PROSE = (
     "The gateway accepted the **request** and the session moved on; see `core/store.py` for the *append* path,"
@@ -43,7 +43,7 @@ async def _seed(state: Path, session_count: int, message_count: int, tool_result
         for start in range(0, session_count - 1, 200):
             numbers = range(start, min(start + 200, session_count - 1))
             await store.write(lambda tx, numbers=numbers: _sessions(tx, numbers))
-        await store.write(lambda tx: sessions.create(tx, NewSession("agent:main:main", "main", "webchat")))
+        await store.write(lambda tx: sessions.create(tx, SessionInsert("agent:main:main", "main", "webchat")))
         drafts = list(_drafts(message_count, tool_results))
         for start in range(0, len(drafts), 500):
             part = drafts[start : start + 500]
@@ -64,7 +64,7 @@ async def _seed_talk(state: Path, key: str, message_count: int) -> None:
             messages.append(tx, key, draft)
 
     try:
-        await store.write(lambda tx: sessions.create(tx, NewSession(key, "main", "webchat")))
+        await store.write(lambda tx: sessions.create(tx, SessionInsert(key, "main", "webchat")))
         for start in range(0, message_count, 500):
             numbers = range(start, min(start + 500, message_count))
             await store.write(lambda tx, numbers=numbers: write(tx, numbers))
@@ -75,7 +75,7 @@ async def _seed_talk(state: Path, key: str, message_count: int) -> None:
 def _sessions(tx: Tx, numbers: range) -> None:
     for number in numbers:
         key = f"agent:main:discord:group:g{number}"
-        sessions.create(tx, NewSession(key, "main", label=f"session {number}"))
+        sessions.create(tx, SessionInsert(key, "main", label=f"session {number}"))
         messages.append(tx, key, user_draft(f"question {number}: which region first, eu or us?"))
         messages.append(tx, key, Draft("assistant", (text_block(PROSE),), usage=Usage(100, 30, cost_usd=0.01)))
 

@@ -7,11 +7,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from core.model.clock import SystemClock
+from core.clock import SystemClock
 from core.model.messages import Draft, text_block
 from core.store import messages, sessions
 from core.store.database import Store
-from core.store.sessions import NewSession
+from core.store.sessions import SessionInsert
 from tests.bench.table import Figure, percentile
 
 ALONE = 300
@@ -61,7 +61,7 @@ async def _ours(state: Path) -> tuple[list[float], float]:
     store.start_writer(sessions.finish)
     keys = [f"agent:main:discord:group:g{number}" for number in range(SESSIONS)]
     for key in keys:
-        await store.write(lambda tx, key=key: sessions.create(tx, NewSession(key, "main")))
+        await store.write(lambda tx, key=key: sessions.create(tx, SessionInsert(key, "main")))
     alone: list[float] = []
     for _ in range(ALONE):
         start = time.perf_counter()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from console import answering
+from console.hosts import answering
 from core.config.paths import find_places
-from core.remote.local import attach
+from core.remote.native.local import attach
 from core.wire.local import SOCKET_NAME
 from tests.support.runtimes import running
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.cli import run
+from console.cli.parser import run
 from core.model.attachments import MAX_BYTES
 
 

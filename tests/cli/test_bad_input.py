@@ -99,7 +99,7 @@ def test_a_state_that_is_a_file(cli: Cli, tmp_path: Path) -> None:
 
 AS_NOBODY = """
     import contextlib, io, sys, tempfile
-    from console.cli import run
+    from console.cli.parser import run
     with tempfile.TemporaryDirectory() as warm, contextlib.redirect_stdout(io.StringIO()):
         file = warm + "/b.tar"
         saved = ["backup", file], ["restore", file, "--force"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host import Host
+from console.hosts.host import Host
 from core.config.paths import Places
 from core.gateway import Feed
 from core.model.access import ALL, OPERATOR
@@ -169,9 +169,9 @@ async def test_only_what_is_looked_at_is_asked_of_the_owner(state: Path) -> None
 async def test_why_the_owner_accepts_nothing_is_passed_on(state: Path) -> None:
     async with hosted(state) as owner, hosted(state) as other:
         assert not other.owns
-        owner.runtime.minding.cannot_answer("nobody is answered")
+        owner.runtime.readiness.cannot_answer("nobody is answered")
         await until(lambda: other.runtime.connection.detail == "nobody is answered")
-        owner.runtime.minding.cannot_answer("")
+        owner.runtime.readiness.cannot_answer("")
         await until(lambda: other.runtime.connection.detail == "")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.model.clock import SystemClock
+from core.clock import SystemClock
 from core.store.lock import OwnerLock
 from tests.cli.program import Cli, started
 from tests.imports.folders import Newer, Older, Talk
@@ -139,8 +139,8 @@ def test_what_may_not_be_read_is_one_sentence(public: Path) -> None:
     ran = as_nobody(
         """
         import os, sys
-        import console.importing, core.imports.openclaw_sqlite, tests.imports.folders
-        from console.cli import run
+        import console.cli.importing, core.imports.openclaw_sqlite, tests.imports.folders
+        from console.cli.parser import run
         from core.config.load import load
         from core.config.paths import find_places
         load(find_places(sys.argv[1]))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host import Host
+from console.hosts.host import Host
 from console.log import LOG_NAME, MAX_BYTES, Log
 from core.agents.port import AgentEvent, TextDelta, Turn
 from core.config.paths import find_places

@@ -271,7 +271,7 @@ async def test_a_signal_ends_it_while_its_input_is_open(home: Path) -> None:
 
 
 def test_a_missing_library_is_one_sentence(home: Path) -> None:
-    hide = "import sys; sys.modules['mcp'] = None; from console.cli import run; sys.exit(run(['mcp']))"
+    hide = "import sys; sys.modules['mcp'] = None; from console.cli.parser import run; sys.exit(run(['mcp']))"
     environment = {**os.environ, "SWITCHBOARD_HOME": str(home)}
     done = subprocess.run(
         [sys.executable, "-c", hide], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
@@ -282,7 +282,8 @@ def test_a_missing_library_is_one_sentence(home: Path) -> None:
 
 
 def test_the_command_line_alone_does_not_import_it() -> None:
-    ask = "import console.cli, console.oneshot, sys; print([name for name in sys.modules if name.startswith('mcp')])"
+    load = "import console.cli.parser, console.cli.commands, sys"
+    ask = f"{load}; print([name for name in sys.modules if name.startswith('mcp')])"
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host import Host
+from console.hosts.host import Host
 from core.config.paths import find_places
 from core.store.lock import current_owner
 from tests.cli.program import Cli, started

@@ -22,7 +22,7 @@ from tests.support.stores import NOBODY, as_nobody
 EVERYTHING_IS_WRITTEN = """
     import os, sys, tempfile
     from pathlib import Path
-    from console.cli import run
+    from console.cli.parser import run
     from console.live.memory import Memory
     from core.config.token import kept_token
     from core.remote.credentials import DeviceTokens

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host import Host
+from console.hosts.host import Host
 from core.model.access import ALL, OPERATOR
 from core.model.errors import Conflict
 from core.model.sessions import SessionPatch, SessionQuery

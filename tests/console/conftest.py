@@ -11,7 +11,7 @@ from tests.support.runtimes import running, send
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner in these tests never answers: nobody waits long to see that."""
-    monkeypatch.setattr("console.host.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("console.hosts.host.ANSWER_SECONDS", 0.1)
 
 
 @pytest.fixture

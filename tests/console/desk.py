@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 import tests.support.idle  # noqa: F401 - it is imported for what it does
 from console.app import SwitchboardApp
-from console.host import Host
+from console.hosts.host import Host
 from console.live.gateways import Listed
 from console.screens.watch_keys import WatchScreen
 from console.widgets.composer import Composer
@@ -146,7 +146,7 @@ class Desk:
     @property
     def order(self) -> list[str]:
         """Keys of the sessions in the list, from the top."""
-        return [placed.key for placed in self.app.desk.book.placement.placed()]
+        return [placed.key for placed in self.app.view_model.book.placement.placed()]
 
     @property
     def picture(self) -> str:
@@ -216,7 +216,7 @@ class Desk:
 
     async def at_rest(self) -> None:
         """Wait until no run is at work and the rows say so."""
-        counts = self.app.desk.book.counts
+        counts = self.app.view_model.book.counts
         await self.until(lambda: not self.runtime.active_runs and not counts["running"] and not counts["queued"])
 
 
@@ -263,7 +263,9 @@ async def console(
             await desk.until(lambda: app.watch_screen.find is not None)
             if live:
                 await desk.until(lambda: host.runtime.connection.state == "live")
-                await desk.until(lambda: not app.desk._told and not any(each.group == "start" for each in app.workers))
+                await desk.until(
+                    lambda: not app.view_model._told and not any(each.group == "start" for each in app.workers)
+                )
             await pilot.pause()
             while desk.screen.pane != "list" and not first:
                 await desk.press("escape")

@@ -68,7 +68,7 @@ async def test_without_a_session_every_disabled_action_says_why(state: Path) -> 
                 assert desk.app.screen is desk.screen
                 refused += 1
         assert refused > 10
-        assert not desk.app.desk.book.rows
+        assert not desk.app.view_model.book.rows
 
 
 @pytest.mark.parametrize("pane", ["list", "transcript"])
@@ -164,7 +164,7 @@ async def test_urgent_goes_to_what_failed_unseen(fleet: Path) -> None:
         await desk.press("exclamation_mark")
         assert desk.notice == "nothing has failed since you looked"
         await send(desk.runtime, CRON, "fail: the disk is full")
-        await desk.until(lambda: desk.app.desk.book.rows[CRON].look == "failed")
+        await desk.until(lambda: desk.app.view_model.book.rows[CRON].look == "failed")
         await desk.press("exclamation_mark")
         assert desk.selected == CRON
         await desk.shows("the disk is full")
@@ -196,7 +196,7 @@ async def test_tile_keeps_a_transcript_beside_the_next(fleet: Path) -> None:
         await desk.press("v")
         assert desk.screen.second is None
         await desk.until(lambda: "beside" not in desk.picture.replace("say beside", ""))
-        assert set(desk.app.desk.transcripts) == {MAIN}
+        assert set(desk.app.view_model.transcripts) == {MAIN}
 
 
 # Acting
@@ -209,11 +209,11 @@ async def test_policy_goes_round_and_says_why(fleet: Path) -> None:
         await desk.press("p")
         await desk.said("ops: allow, so allow (override)")
         assert (await desk.session(OPS)).send_policy == "allow"
-        await desk.until(lambda: desk.app.desk.book.rows[OPS].session.send_policy == "allow")
+        await desk.until(lambda: desk.app.view_model.book.rows[OPS].session.send_policy == "allow")
         await desk.press("p")
         await desk.said("ops: deny, so deny (override)")
         assert (await desk.session(OPS)).send_policy == "deny"
-        await desk.until(lambda: desk.app.desk.book.rows[OPS].session.send_policy == "deny")
+        await desk.until(lambda: desk.app.view_model.book.rows[OPS].session.send_policy == "deny")
         await desk.press("p")
         await desk.said("ops: inherit, so deny (rule 1: discord · group)")
         assert (await desk.session(OPS)).send_policy is None
@@ -244,7 +244,7 @@ async def test_label(fleet: Path) -> None:
         await desk.until(lambda: (desk.screen.pane, desk.composer.text) == ("composer", "/label "))
         await desk.write("the front door")
         await desk.press("enter")
-        await desk.until(lambda: desk.app.desk.book.rows[MAIN].name == "the front door")
+        await desk.until(lambda: desk.app.view_model.book.rows[MAIN].name == "the front door")
         assert (await desk.session(MAIN)).label == "the front door"
         assert (await desk.session(OPS)).label is None
 
@@ -269,7 +269,7 @@ async def test_abort_keeps_what_was_said_and_drops_the_queued(fleet: Path) -> No
     async with console(fleet) as desk:
         await begin(desk.runtime, OPS, "be slow 600")
         await begin(desk.runtime, OPS, "say later")
-        await desk.until(lambda: desk.app.desk.book.rows[OPS].words.startswith("1 2"))
+        await desk.until(lambda: desk.app.view_model.book.rows[OPS].words.startswith("1 2"))
         await desk.press("a")
         await desk.shows("Aborting stops its 2 runs; what was said")
         await desk.press("y")
@@ -440,7 +440,7 @@ async def test_the_palette_does_what_it_offers(fleet: Path) -> None:
         await desk.write("archived")
         await desk.shows("Show the archived sessions")
         await desk.press("down", "enter")
-        await desk.until(lambda: desk.app.desk.book.placement.archived)
+        await desk.until(lambda: desk.app.view_model.book.placement.archived)
 
 
 async def test_the_dialogs_open_and_escape_closes_them(fleet: Path) -> None:

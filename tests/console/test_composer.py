@@ -27,7 +27,7 @@ async def test_a_message_is_sent_and_answered(fleet: Path) -> None:
         await desk.shows("well done")
         await desk.at_rest()
         assert (await desk.words(OPS))[-2:] == [("user", "say well done"), ("assistant", "well done")]
-        assert desk.app.desk.memory.drafts == {}
+        assert desk.app.view_model.memory.drafts == {}
 
 
 async def test_the_first_message_makes_the_main_session(state: Path) -> None:
@@ -209,9 +209,9 @@ async def test_the_last_letter_before_another_session_opens_is_kept(fleet: Path)
     async with console(fleet) as desk:
         desk.composer.field.insert("x")  # and before anything could hear of it:
         await desk.screen.open_session(MAIN)
-        assert desk.app.desk.memory.drafts == {OPS: "x"}
+        assert desk.app.view_model.memory.drafts == {OPS: "x"}
         await desk.until(lambda: desk.composer.text == "")
-        assert desk.app.desk.memory.drafts == {OPS: "x"}
+        assert desk.app.view_model.memory.drafts == {OPS: "x"}
 
 
 async def test_drafts_survive_a_restart(fleet: Path) -> None:
@@ -240,7 +240,7 @@ async def test_what_is_denied_stays_with_the_reason(fleet: Path) -> None:
         await desk.press("enter")
         await desk.said("send policy denies messages to this session", "rule 1: discord")
         assert desk.composer.text == "let me in"
-        assert desk.app.desk.memory.drafts == {OPS: "let me in"}
+        assert desk.app.view_model.memory.drafts == {OPS: "let me in"}
         assert await desk.words(OPS) == before
 
 
@@ -253,7 +253,7 @@ async def test_what_was_written_on_while_it_was_sent_stays(fleet: Path) -> None:
         desk.composer.field.insert(" and more")
         await desk.said("accepted")
         assert desk.composer.text == " and more"
-        await desk.until(lambda: desk.app.desk.memory.drafts == {OPS: " and more"})
+        await desk.until(lambda: desk.app.view_model.memory.drafts == {OPS: " and more"})
         await desk.at_rest()
 
 

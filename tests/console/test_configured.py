@@ -6,7 +6,7 @@ import pytest
 
 from console.actions import ACTIONS
 from console.alarm import Alarm
-from console.cli import run
+from console.cli.parser import run
 from console.live.rows import Row, read_row
 from console.preferences import check
 from console.themes import DEFAULT_THEME
@@ -139,7 +139,7 @@ async def test_the_bell_rings_when_a_session_fails_that_nobody_looks_at(fleet: P
 async def test_the_bell_can_be_turned_off(fleet: Path) -> None:
     async with console(fleet, "{console: {bell: false}}") as desk:
         await send(desk.runtime, CRON, "fail: unseen")
-        await desk.until(lambda: desk.app.desk.book.rows[CRON].look == "failed")
+        await desk.until(lambda: desk.app.view_model.book.rows[CRON].look == "failed")
         await desk.shows("1 failed")
         assert desk.app.bells == 0
 
@@ -279,7 +279,7 @@ async def test_a_terminal_without_unicode_gets_ascii_signs(
     monkeypatch.setenv("TERM", term)
     async with console(fleet) as desk:
         await send(desk.runtime, CRON, "fail: red")
-        await desk.until(lambda: desk.app.desk.book.rows[CRON].look == "failed")
+        await desk.until(lambda: desk.app.view_model.book.rows[CRON].look == "failed")
         await desk.shows("x cron:nightly", ". main")
         for glyph in "×●◌✓▪":
             assert glyph not in "\n".join(line[:43] for line in desk.picture.splitlines()[2:-1])

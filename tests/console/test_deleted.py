@@ -36,7 +36,7 @@ async def test_what_is_being_written_to_a_deleted_session_goes_nowhere_and_stays
         await desk.press("escape", "escape", "down")
         await desk.until(lambda: desk.screen.main.key in {MAIN, CRON})
         assert desk.composer.text == ""
-        assert desk.app.desk.memory.drafts[OPS] == "half a thought"
+        assert desk.app.view_model.memory.drafts[OPS] == "half a thought"
 
 
 async def test_every_pane_lives_through_the_end_of_its_session(fleet: Path) -> None:

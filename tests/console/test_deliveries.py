@@ -11,7 +11,7 @@ from console.preferences import check
 from console.screens.confirm import Confirm
 from console.screens.deliveries import DeliveriesScreen
 from core.agents.port import AgentEvent, Reply, Turn
-from core.channels import Outgoing, Rejected
+from core.channels import OutgoingText, Rejected
 from core.config.settings import ConsoleSettings
 from core.model.access import Operator
 from core.model.exchanges import Delivery
@@ -57,7 +57,7 @@ async def announce(desk: Desk, text: str, state: str, key: str = OPS) -> Deliver
 
 def known(desk: Desk) -> list[Delivery]:
     """Return what the console knows of deliveries."""
-    return desk.app.desk.deliveries.newest_first()
+    return desk.app.view_model.deliveries.newest_first()
 
 
 def page(desk: Desk) -> DeliveriesScreen:
@@ -254,7 +254,7 @@ HOSTILE = "[/x] [@click=app.exit]go[/] \x1b[31m\x9b\u202e[bold"
 class _Hostile:
     """A channel that refuses everything in words that are trouble."""
 
-    async def deliver(self, outgoing: Outgoing) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Refuse."""
         raise Rejected(f"{HOSTILE} {outgoing.to}")
 

@@ -225,9 +225,9 @@ async def test_spawn_starts_a_sub_agent_of_the_selected_session(fleet: Path) -> 
         await desk.write("finder")
         await desk.press("ctrl+s")
         await desk.said("sub-agent started")
-        await desk.until(lambda: desk.app.desk.book.children(OPS))
+        await desk.until(lambda: desk.app.view_model.book.children(OPS))
         await desk.at_rest()
-        child = desk.app.desk.book.children(OPS)[0]
+        child = desk.app.view_model.book.children(OPS)[0]
         assert child.name == "finder"
         assert (await desk.words(child.session.key))[-1] == ("assistant", "found it")
         await desk.shows("SPAWNS  of ops", "finder")
@@ -244,9 +244,9 @@ async def test_spawn_by_another_agent_with_a_limit(fleet: Path) -> None:
         await desk.write("0.2")
         await desk.press("ctrl+s")
         await desk.said("sub-agent started")
-        await desk.until(lambda: desk.app.desk.book.children(OPS))
+        await desk.until(lambda: desk.app.view_model.book.children(OPS))
         await desk.at_rest()
-        child = desk.app.desk.book.children(OPS)[0].session
+        child = desk.app.view_model.book.children(OPS)[0].session
         assert child.key.startswith("agent:helper:subagent:")
         assert child.status == "timed_out"
 
@@ -270,7 +270,7 @@ async def test_a_spawn_that_is_refused_says_why_and_keeps_the_task(
             await desk.write(field)
         await desk.press("ctrl+s")
         await desk.said(words)
-        assert not desk.app.desk.book.children(OPS)
+        assert not desk.app.view_model.book.children(OPS)
         await open_spawn(desk)
         assert desk.app.screen.query_one(TextArea).text == "a long task that took long to write"
 

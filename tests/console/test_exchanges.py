@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, Turn
-from core.channels import Outgoing, Rejected
+from core.channels import OutgoingText, Rejected
 from core.model.access import OPERATOR, Operator
 from core.model.messages import Provenance, Usage, text_block
 from core.model.sessions import SessionPatch
-from core.runtime.announce import SPAWN_INPUT
+from core.runtime.exchanges.announce import SPAWN_INPUT
 from tests.console.desk import CRON, MAIN, OPS, Agent, Desk, console
 from tests.support.runtimes import begin, call
 
@@ -51,7 +51,7 @@ class Door:
         self.error = error
         self.texts: list[str] = []
 
-    async def deliver(self, delivery: Outgoing) -> None:
+    async def deliver(self, delivery: OutgoingText) -> None:
         """Take a text, or fail."""
         await self.open.wait()
         if self.error is not None:
@@ -87,7 +87,7 @@ async def test_an_exchange_is_followed_from_its_first_message_to_its_announce(fl
         await desk.open(OPS)
         await ask(desk)
         await desk.shows("exchange with main: no turn of 5 yet, ops is next", "main → ops")
-        exchange_id = desk.app.desk.exchanges.of(OPS)[0].exchange_id
+        exchange_id = desk.app.view_model.exchanges.of(OPS)[0].exchange_id
         assert line_with(desk, "main → ops").endswith(f"exchange {exchange_id[:4]}")
         play.held["compare"].set()
         await desk.shows("exchange with main: turn 2 of 5, ops is next")
@@ -194,12 +194,12 @@ async def test_a_denied_announce_is_told_once_in_its_own_transcript(fleet: Path)
     async with console(fleet, agent=Agent(play), size=(120, 50)) as desk:
         await desk.open(OPS)
         await ask(desk)
-        await desk.until(lambda: desk.app.desk.book.rows[OPS].look == "running")
-        (exchange,) = desk.app.desk.exchanges.of(OPS)
+        await desk.until(lambda: desk.app.view_model.book.rows[OPS].look == "running")
+        (exchange,) = desk.app.view_model.exchanges.of(OPS)
         await desk.runtime.patch(OPS, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
         play.held["compare"].set()
         await desk.shows("Nothing was announced: denied by override.")
-        await desk.until(lambda: desk.app.desk.exchanges.announce(exchange.exchange_id))
+        await desk.until(lambda: desk.app.view_model.exchanges.announce(exchange.exchange_id))
         await desk.at_rest()
         assert desk.picture.count("denied by override") == 1
 
@@ -293,7 +293,7 @@ async def test_the_result_of_a_sub_agent_tells_of_its_announce(fleet: Path) -> N
         await desk.shows("× announce to discord group:ops: failed: no route")
         await desk.until(lambda: any(row.endswith("undelivered") for row in tree(desk)))
         await desk.press("k", "enter")
-        child = desk.app.desk.book.children(OPS)[0].session.key
+        child = desk.app.view_model.book.children(OPS)[0].session.key
         await desk.until(lambda: desk.screen.main.key == child)
         await desk.shows("ops → task one", "▸ announce step", "× announce to discord group:ops: failed")
 
@@ -305,22 +305,24 @@ async def test_aborting_names_the_sub_agents_and_stops_them(fleet: Path) -> None
         await desk.select(OPS)
         for task in ("one", "two"):
             await call(desk.runtime, "sessions_spawn", Operator(OPS), task=task, label=task)
-        child = next(row.session.key for row in desk.app.desk.book.children(OPS) if row.name == "one")
+        child = next(row.session.key for row in desk.app.view_model.book.children(OPS) if row.name == "one")
         await call(desk.runtime, "sessions_spawn", Operator(child), task="three", label="three")
         await desk.until(lambda: len(agent.at_work) == 3)
-        await desk.until(lambda: desk.app.desk.book.at_work_below(OPS) == (3, 3))
-        assert desk.app.desk.book.rows[OPS].look == "idle"
+        await desk.until(lambda: desk.app.view_model.book.at_work_below(OPS) == (3, 3))
+        assert desk.app.view_model.book.rows[OPS].look == "idle"
         await desk.press("a")
         await desk.shows("ops has sub-agents at work. Aborting stops 3 runs of 3 sub-agents")
         await desk.press("escape")
         assert len(agent.at_work) == 3
         await begin(desk.runtime, OPS, "own")
-        await desk.until(lambda: desk.app.desk.book.rows[OPS].look == "running")
+        await desk.until(lambda: desk.app.view_model.book.rows[OPS].look == "running")
         await desk.press("a")
         await desk.shows("ops is at work. Aborting stops its run and 3 runs of 3 sub-agents")
         await desk.press("y")
         await desk.said("ops: 4 runs stopped")
         await desk.at_rest()
-        assert {(await desk.session(row.session.key)).status for _, row in desk.app.desk.book.below(OPS)} == {"aborted"}
+        assert {(await desk.session(row.session.key)).status for _, row in desk.app.view_model.book.below(OPS)} == {
+            "aborted"
+        }
         await desk.press("a")
         assert "ops is not at work" in desk.notice

@@ -161,7 +161,7 @@ async def test_who_goes_out_sees_what_came_meanwhile(state: Path) -> None:
         await desk.press("escape")
         await desk.until(lambda: desk.screen.main.key == CRON)
         assert desk.composer.text == ""
-        assert desk.app.desk.memory.drafts == {MAIN: "half"}
+        assert desk.app.view_model.memory.drafts == {MAIN: "half"}
 
 
 async def test_a_draft_from_last_time_stands_there(state: Path) -> None:

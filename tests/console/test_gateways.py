@@ -90,7 +90,7 @@ async def test_the_rows_of_a_lost_gateway_stay_with_their_age(
     async with two(fleet, line, size) as desk:
         await desk.open(THERE)
         now = 1_000_000_000_000
-        desk.app.desk.wall_ms = lambda: now
+        desk.app.view_model.wall_ms = lambda: now
         line.become(state="lost", heard_at=now - 14_000, retry_at=now + 3_000, detail="connection reset")
         await desk.shows("prod lost, data of 14s ago", "stay calm", "prod ◌")
         if size[0] > 80:
@@ -305,7 +305,7 @@ async def test_what_was_seen_is_remembered_for_each_gateway(fleet: Path, prod: R
         await desk.until(lambda: THERE in desk.order)
         await desk.select(OPS)
         await send(prod, OPS, "say more")
-        rows = desk.app.desk.book.rows
+        rows = desk.app.view_model.book.rows
         await desk.until(lambda: rows[THERE].unread == 2)
         await desk.press("at", "j", "space", "space", "escape")
         await desk.until(lambda: THERE in rows)

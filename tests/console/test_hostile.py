@@ -34,7 +34,7 @@ async def test_markup_in_messages_tools_and_errors_is_shown_as_it_is(fleet: Path
         await desk.press("t")
         await desk.until(lambda: desk.picture.count("[@click=app.exit]go[/]") >= 3)
         await send(desk.runtime, MAIN, "fail")
-        await desk.until(lambda: desk.app.desk.book.rows[MAIN].look == "failed")
+        await desk.until(lambda: desk.app.view_model.book.rows[MAIN].look == "failed")
         await desk.select(MAIN)
         await desk.until(lambda: f"{HOSTILE} {BROKEN}" in desk.picture)
 
@@ -43,7 +43,7 @@ async def test_markup_in_messages_tools_and_errors_is_shown_as_it_is(fleet: Path
 async def test_markup_in_a_label_is_shown_as_it_is_everywhere(fleet: Path, label: str) -> None:
     async with console(fleet, size=(200, 50)) as desk:
         await send(desk.runtime, OPS, f"/label {label}")
-        await desk.until(lambda: desk.app.desk.book.rows[OPS].name == label)
+        await desk.until(lambda: desk.app.view_model.book.rows[OPS].name == label)
         await desk.shows(f"to {label}")
         await desk.press("p")
         assert label in await desk.said("allow")

@@ -60,7 +60,7 @@ async def test_a_reply_under_way_shows_in_a_transcript_opened_later(fleet: Path)
     async with console(fleet, agent=Agent(play)) as desk:
         await desk.select(MAIN)
         await begin(desk.runtime, OPS, "go")
-        await desk.until(lambda: desk.app.desk.book.rows[OPS].words.startswith("the first half"))
+        await desk.until(lambda: desk.app.view_model.book.rows[OPS].words.startswith("the first half"))
         await desk.select(OPS)
         await desk.shows("  the first half")
         play.go.set()
@@ -134,8 +134,8 @@ async def test_a_console_that_fell_behind_catches_up_to_the_same_rows(fleet: Pat
         await desk.runtime.store.write(burst)  # more events in one commit than a queue holds
         await desk.shows("burst 2997")
         rows = (await desk.runtime.list_sessions(SessionQuery(archived=None), ALL)).sessions
-        await desk.until(lambda: {row.session for row in desk.app.desk.book.rows.values()} == set(rows))
-        transcript = desk.app.desk.transcripts[OPS]
+        await desk.until(lambda: {row.session for row in desk.app.view_model.book.rows.values()} == set(rows))
+        transcript = desk.app.view_model.transcripts[OPS]
         assert (transcript.first, transcript.last) == (rows[-1].first_seq, (await desk.session(OPS)).last_seq)
         await desk.press("k", "k")
         await desk.shows("burst 2994", "burst 2991")
@@ -172,9 +172,9 @@ async def test_a_sub_agent_is_opened_and_stopped_from_the_tree(fleet: Path) -> N
     agent = Agent(held=True)
     async with console(fleet, agent=agent) as desk:
         await begin(desk.runtime, OPS, "/spawn look around")
-        await desk.until(lambda: desk.app.desk.book.children(OPS))
-        child = desk.app.desk.book.children(OPS)[0].session.key
-        await desk.until(lambda: desk.app.desk.book.rows[child].look == "running")
+        await desk.until(lambda: desk.app.view_model.book.children(OPS))
+        child = desk.app.view_model.book.children(OPS)[0].session.key
+        await desk.until(lambda: desk.app.view_model.book.rows[child].look == "running")
         await desk.select(OPS)
         await desk.until(lambda: desk.screen.spawns.selected == child)
         await desk.press("tab", "tab", "tab")
@@ -261,7 +261,7 @@ async def test_what_the_operator_reads_stays_when_its_sub_agent_is_done(fleet: P
 async def test_what_comes_while_it_is_closed_breaks_nothing(fleet: Path) -> None:
     async with console(fleet) as desk:
         await send(desk.runtime, OPS, "say last words")
-    desk.app.desk._dirty.rows.add(OPS)
+    desk.app.view_model._changes.rows.add(OPS)
     contextvars.Context().run(desk.app._show_dirty)  # as Textual calls what was asked for before the end
 
 
@@ -306,7 +306,7 @@ async def test_a_console_takes_over_when_the_owner_leaves(fleet: Path) -> None:
 
 async def test_on_a_narrow_screen_a_session_is_seen_once_it_is_opened(fleet: Path) -> None:
     async with console(fleet, size=(80, 24)) as desk:
-        rows = desk.app.desk.book.rows
+        rows = desk.app.view_model.book.rows
         await send(desk.runtime, MAIN, "say news")
         await desk.until(lambda: rows[MAIN].unread)
         await desk.select(MAIN)
@@ -325,7 +325,7 @@ async def test_on_a_narrow_screen_a_session_is_seen_once_it_is_opened(fleet: Pat
 
 async def test_what_came_below_is_seen_at_the_end(fleet: Path) -> None:
     async with console(fleet, size=(120, 12)) as desk:
-        rows = desk.app.desk.book.rows
+        rows = desk.app.view_model.book.rows
         await desk.open(OPS)
         await desk.press("g")
         await send(desk.runtime, OPS, "say below")

@@ -271,11 +271,11 @@ async def test_names_keys_and_rules_are_cleaned_and_never_markup(fleet: Path, si
         await send(desk.runtime, key, "say hello")
         await send(desk.runtime, key, f"/label {HOSTILE}")
         await send(desk.runtime, key, "/send off")
-        await desk.until(lambda: desk.app.desk.book.rows[key].name == HOSTILE)
+        await desk.until(lambda: desk.app.view_model.book.rows[key].name == HOSTILE)
         await desk.select(key)
         await desk.press("P")
         await desk.shows(HOSTILE, "[@click=app.exit]x[/")
-        assert [row.name for row in overridden(desk.app.desk.book.rows.values())] == [HOSTILE]
+        assert [row.name for row in overridden(desk.app.view_model.book.rows.values())] == [HOSTILE]
         await desk.press("p")
         await desk.until(lambda: HOSTILE in page(desk).notice.text)
         await desk.press("slash")

@@ -9,7 +9,7 @@ from tests.support.runtimes import begin, send
 
 async def test_a_change_of_a_session_that_was_reset_meanwhile_is_refused(fleet: Path) -> None:
     async with console(fleet) as desk:
-        shown = desk.app.desk.book.rows[OPS].session
+        shown = desk.app.view_model.book.rows[OPS].session
         await desk.runtime.reset(OPS, OPERATOR)
         for outcome in (
             await desk.app.operations.next_policy(shown),
@@ -27,7 +27,7 @@ async def test_a_question_hits_the_session_it_was_asked_about(fleet: Path) -> No
     agent = Agent(held=True)
     async with console(fleet, agent=agent) as desk:
         await begin(desk.runtime, OPS, "one")
-        await desk.until(lambda: desk.app.desk.book.rows[OPS].look == "running")
+        await desk.until(lambda: desk.app.view_model.book.rows[OPS].look == "running")
         await desk.press("a")
         await desk.shows("abort?")
         await begin(desk.runtime, CRON, "two")

@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from core.channels import Channels
+from core.clock import Clock, SystemClock
 from core.config.settings import Settings
-from core.fleet import Fleet
 from core.gateway import Gateway
-from core.model.clock import Clock, SystemClock
+from core.multi import MultiGateway
 from core.remote.connect import RemoteGateway, connect
 from core.remote.hello import SCOPES, Claim, HelloRequest
 from core.remote.link import Link
-from core.remote.local import attach
-from core.remote.native import NativeGateway
+from core.remote.native.gateway import NativeGateway
+from core.remote.native.local import attach
 from core.remote.profile import Profile
 from core.remote.websocket import dialer
 from core.runtime.gateway import Runtime
-from core.runtime.turn import Backends
-from core.server.app import create_app
+from core.runtime.runs.turn import Backends
 from core.server.context import ServerContext
-from core.server.listen import Door, Place
-from core.server.listen import Listener as WebListener
+from core.server.http.app import create_app
+from core.server.http.listen import Door, Place
+from core.server.http.listen import NetworkListener as WebListener
 from core.server.local import listen
 from core.wire.frames import NATIVE
 from tests.support.runtimes import running
@@ -91,7 +91,7 @@ async def way(
             yield Way(name, runtime, runtime, state)
             return
         if name == "fleet":
-            yield Way(name, Fleet({"": runtime}), runtime, state)
+            yield Way(name, MultiGateway({"": runtime}), runtime, state)
             return
         async with over(name, runtime, state) as gateway:
             yield Way(name, gateway, runtime, state)

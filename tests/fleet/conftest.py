@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.fleet import Fleet
+from core.multi import MultiGateway
 from core.runtime.gateway import Runtime
 from tests.support.lines import Line
 from tests.support.runtimes import running
@@ -17,7 +17,7 @@ from tests.support.runtimes import running
 class Two:
     """A fleet and what is behind it."""
 
-    fleet: Fleet
+    fleet: MultiGateway
     here: Runtime
     prod: Runtime
     line: Line
@@ -28,7 +28,7 @@ async def two_gateways(folder: Path) -> AsyncGenerator[Two]:
     """Start two runtimes and make a fleet of them."""
     async with running(folder / "here") as here, running(folder / "prod") as prod:
         line = Line(prod)
-        yield Two(Fleet({"": here, "prod": line}), here, prod, line)
+        yield Two(MultiGateway({"": here, "prod": line}), here, prod, line)
 
 
 @pytest.fixture

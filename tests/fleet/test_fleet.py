@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.fleet import Fleet
-from core.fleet import fleet as fleets
 from core.model.access import ALL, OPERATOR, One, Operator, Tree
 from core.model.errors import Forbidden, NotFound, Unavailable
 from core.model.events import ConnectionChanged, Delta, Gap, MessageAppended, Reloaded, RunChanged, SessionChanged
@@ -17,6 +15,8 @@ from core.model.keys import joined, split
 from core.model.messages import Provenance, user_draft
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import NewSession, SessionPatch, SessionQuery, Unsearched, unsearched
+from core.multi import MultiGateway
+from core.multi import gateway as fleets
 from core.tools.dispatch import dispatch
 from tests.fleet.conftest import Two
 from tests.support.runtimes import MAIN, Agent, Listener, begin, running, send, until
@@ -39,7 +39,7 @@ def test_without_a_name_a_key_is_what_it_was(ref: str) -> None:
 
 async def test_one_gateway_without_a_name_is_passed_through(tmp_path: Path) -> None:
     async with running(tmp_path / "here") as here:
-        fleet = Fleet({"": here})
+        fleet = MultiGateway({"": here})
         await send(here, "main", "hello")
         query = SessionQuery()
         assert await fleet.list_sessions(query, ALL) == await here.list_sessions(query, ALL)
@@ -184,7 +184,7 @@ async def test_a_send_stays_within_one_gateway(two: Two, sender: str, to: str) -
 async def test_without_a_home_of_no_name_a_bare_key_is_meant_where_the_sender_is(tmp_path: Path) -> None:
     async with running(tmp_path / "a") as one, running(tmp_path / "b") as other:
         await send(other, "main", "hello")
-        fleet = Fleet({"a": one, "b": other})
+        fleet = MultiGateway({"a": one, "b": other})
         assert fleet.home == "a"
         sent = await dispatch(
             fleet, Operator("@b:main"), "sessions_send", {"sessionKey": "agent:main:x", "message": "m"}
@@ -223,7 +223,7 @@ async def test_what_a_search_did_not_look_into_is_named(two: Two, monkeypatch: p
     hits = await two.fleet.search("hello", ALL)
     assert unsearched(hits) == (Unsearched("prod", "it did not answer within 1.5 s"),)
     two.line.become(state="refused")
-    alone = Fleet({"prod": two.line})
+    alone = MultiGateway({"prod": two.line})
     with pytest.raises(Unavailable, match="prod refused the connection"):
         await alone.search("hello", ALL)
     two.line.answers.set()
@@ -313,7 +313,7 @@ async def test_gateways_come_and_go_while_somebody_listens(two: Two, tmp_path: P
 async def test_a_reader_that_falls_behind_gets_a_gap_from_each_and_misses_nothing(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from core.fleet import feed as fleet_feed
+    from core.multi import feed as fleet_feed
     from core.runtime import feed as runtime_feed
 
     monkeypatch.setattr(fleet_feed, "QUEUE_EVENTS", 8)
@@ -342,7 +342,7 @@ async def test_a_reader_that_falls_behind_gets_a_gap_from_each_and_misses_nothin
 
 async def test_a_stream_ends_when_all_gateways_have_ended_theirs(tmp_path: Path) -> None:
     async with running(tmp_path / "here", backends=Agent()) as here:
-        listener = Listener(Fleet({"": here}).subscribe())
+        listener = Listener(MultiGateway({"": here}).subscribe())
         await send(here, "main", "hello")
         await until(lambda: listener.of(RunChanged))
     await asyncio.wait_for(listener._task, 5)

@@ -11,7 +11,7 @@ from tests.support.stores import ROOT
 
 AFTER_THE_COMMAND = """
 import contextlib, io, json, sys
-from console.cli import run
+from console.cli.parser import run
 said = io.StringIO()
 with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
     run(sys.argv[1:])
@@ -22,7 +22,7 @@ AT_THE_FIRST_PICTURE = """
 import json, sys
 from pathlib import Path
 from console.app import SwitchboardApp
-from console.host import Host
+from console.hosts.host import Host
 from core.config.paths import find_places
 
 class App(SwitchboardApp):
@@ -71,7 +71,7 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_command_loads_only_what_it_needs(line: list[str], unwanted: list[str]) -> None:
     modules: list[str] = json.loads(run_python(AFTER_THE_COMMAND, *line))
-    assert "console.cli" in modules
+    assert "console.cli.parser" in modules
     assert loaded(modules, *unwanted) == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.cli import parse
+from console.cli.parser import parse
 from core.config.load import load
 from core.config.paths import find_places
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from core.imports.importer import Progress, import_directory
-from core.imports.report import Report
+from core.imports.report import ImportReport
 from core.model.messages import Message
 from core.model.sessions import Session
 from core.store import messages, sessions
@@ -13,7 +13,7 @@ from tests.imports.folders import Newer, Older
 MAIN: Final = "agent:main:main"
 
 
-async def bring(store: Store, theirs: Older | Newer, **more: Any) -> Report:
+async def bring(store: Store, theirs: Older | Newer, **more: Any) -> ImportReport:
     """Import a state directory."""
     return await import_directory(store, theirs.path, Progress(), **more)
 
@@ -31,6 +31,6 @@ def said(store: Store, key: str = MAIN, transcript: str | None = None) -> list[M
     return list(messages.page(store.db, session, transcript or session.session_id, limit=1000).messages)
 
 
-def reasons(report: Report) -> dict[str, int]:
+def reasons(report: ImportReport) -> dict[str, int]:
     """Return why things were left out, and how many."""
     return {words: reason.count for words, reason in report.skipped.reasons.items()}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.live.connections import broken, data_age, state_words, where
-from console.widgets.ink import ASCII_CONNECTION_SIGNS, CONNECTION_SIGNS
+from console.live.text.connections import broken, data_age, state_words, where
+from console.widgets.drawing import ASCII_CONNECTION_SIGNS, CONNECTION_SIGNS
 from core.model.connection import Connection
 
 NOW = 1_000_000_000_000

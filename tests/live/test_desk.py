@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from console.live.book import Book
-from console.live.desk import Desk
 from console.live.memory import Memory
+from console.live.view_model import ViewModel
 from core.model.access import OPERATOR, Operator, Scope
 from core.model.connection import Connection
 from core.model.errors import NotFound, Unavailable
@@ -26,9 +26,9 @@ OTHER = "agent:main:other"
 
 
 @contextlib.asynccontextmanager
-async def following(runtime: Runtime, *keys: str) -> AsyncGenerator[Desk]:
+async def following(runtime: Runtime, *keys: str) -> AsyncGenerator[ViewModel]:
     """Open a desk on a runtime and sessions on it, and follow what happens."""
-    desk = Desk(runtime, Memory())
+    desk = ViewModel(runtime, Memory())
     await desk.load()
     for key in keys:
         await desk.open(key)
@@ -53,11 +53,11 @@ async def test_a_deleted_session_leaves_the_book_and_the_open_transcripts(runtim
     for key in (MAIN, OPS):
         await send(runtime, key, "hello")
     async with following(runtime, MAIN, OPS) as desk:
-        desk.take_dirty()
+        desk.take_changes()
         await runtime.delete(OPS, OPERATOR)
         await until(lambda: OPS not in desk.book.rows)
         assert list(desk.transcripts) == [MAIN]
-        assert desk.take_dirty().gone == {OPS}
+        assert desk.take_changes().gone == {OPS}
         assert [placed.key for placed in desk.book.placement.placed()] == [MAIN]
         assert sum(desk.book.counts.values()) == 1
         with pytest.raises(NotFound):
@@ -68,7 +68,7 @@ async def test_a_deleted_session_leaves_the_book_and_the_open_transcripts(runtim
 
 async def test_one_that_is_deleted_while_its_messages_are_read_stops_nothing(runtime: Runtime) -> None:
     await send(runtime, OPS, "hello")
-    desk = Desk(runtime, Memory())
+    desk = ViewModel(runtime, Memory())
     await desk.load()
     transcript = await desk.open(OPS)
     transcript.last -= 1  # there is a hole to be filled when the next message comes
@@ -128,7 +128,7 @@ async def test_a_reload_that_fails_is_made_up_for_when_the_way_is_back(state: Pa
             runtime.is_away = True
             for event in (Reloaded(), ConnectionChanged(Connection("lost", "no answer"))):
                 runtime._hub.passing(event)
-            await until(lambda: desk.take_dirty().connections)
+            await until(lambda: desk.take_changes().connections)
             assert OPS not in desk.book.rows
             runtime.is_away = False
             runtime._hub.passing(ConnectionChanged(Connection("live")))

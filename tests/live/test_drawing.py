@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from console.live.clean import clean, clean_line
 from console.live.exchanges import Exchanges
+from console.live.text.clean import clean, clean_line
 from console.live.transcript import Transcript
 from console.themes import DEFAULT_THEME, THEMES
-from console.widgets.ink import fit
+from console.widgets.drawing import fit
 from console.widgets.markdown_lines import Line, MarkdownLines
 from console.widgets.message_lines import Chunk, MessageLines
 from core.model.events import Delta, ToolProgress

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.live.clean import HARMLESS
-from console.live.desk import Desk
-from console.live.exchange_words import (
+from console.live.exchanges import KEPT, Exchanges
+from console.live.memory import Memory
+from console.live.text.clean import HARMLESS
+from console.live.text.exchanges import (
     announce_sentence,
     end_sentence,
     next_words,
@@ -19,9 +20,8 @@ from console.live.exchange_words import (
     short_id,
     tree_words,
 )
-from console.live.exchanges import KEPT, Exchanges
-from console.live.memory import Memory
 from console.live.transcript import Step, Transcript
+from console.live.view_model import ViewModel
 from core.model.access import Operator
 from core.model.exchanges import Delivery, Exchange
 from core.runtime import feed
@@ -210,7 +210,7 @@ async def test_the_desk_knows_the_exchanges_of_what_is_open(state: Path) -> None
         await send(runtime, OPS, "say hi")
         await send(runtime, OPS, "say before", Operator(MAIN))
         await runtime.drained()
-        desk = Desk(runtime, Memory())
+        desk = ViewModel(runtime, Memory())
         await desk.load()
         await desk.open(MAIN)
         assert [exchange.target for exchange in desk.exchanges.of(MAIN)] == [OPS]
@@ -226,7 +226,7 @@ async def test_what_the_desk_knows_stays_true(state: Path, queue: int, monkeypat
     async with running(state) as runtime:
         for key in (MAIN, OPS, SUPPORT):
             await send(runtime, key, "say hi")
-        desk = Desk(runtime, Memory())
+        desk = ViewModel(runtime, Memory())
         await desk.load()
         await desk.open(MAIN)
         await send(runtime, OPS, "say after", Operator(MAIN))

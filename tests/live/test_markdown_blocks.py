@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.live.clean import clean
-from console.live.markdown_blocks import LONG_BLOCK, BlockedText, split_blocks
+from console.live.text.clean import clean
+from console.live.text.markdown_blocks import LONG_BLOCK, BlockedText, split_blocks
 from tests.live.samples import any_text
 
 SHORT = ["words ", "\n", "\n\n", "# heading\n", "    code\n", "> quote\n", "---\n", "<b>", "[a]: b\n", "\t", " "]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from console.live.desk import Desk
 from console.live.memory import Memory
 from console.live.transcript import PAGE
+from console.live.view_model import ViewModel
 from core.gateway import HistoryPage
 from core.model.access import Scope
 from core.model.errors import Forbidden, Invalid, NotFound, SwitchboardError, Unavailable
@@ -35,14 +35,14 @@ class Closed(Line):
 
 
 @contextlib.asynccontextmanager
-async def desk_on(runtime: Runtime) -> AsyncGenerator[tuple[Desk, Closed]]:
+async def desk_on(runtime: Runtime) -> AsyncGenerator[tuple[ViewModel, Closed]]:
     """Open a desk on a gateway elsewhere."""
-    from core.fleet import Fleet
+    from core.multi import MultiGateway
 
     line = Closed(runtime)
     line.become(name="far")
-    fleet = Fleet({"far": line})
-    desk = Desk(fleet, Memory())
+    fleet = MultiGateway({"far": line})
+    desk = ViewModel(fleet, Memory())
     await desk.load()
     task = asyncio.create_task(desk.follow())
     try:
@@ -70,11 +70,11 @@ async def test_a_page_that_cannot_be_read_says_why(state: Path, error: Switchboa
             transcript = await desk.open(key)
             assert transcript.item(1) is None
             line.problem = error
-            desk.take_dirty()
+            desk.take_changes()
             desk.fetch_wanted(transcript)
             await until(lambda: transcript.why_missing(1))
             assert transcript.why_missing(1) == error.message
-            assert key in desk.take_dirty().transcripts
+            assert key in desk.take_changes().transcripts
             assert transcript.item(1) is None
             assert not transcript.wanted, "it is not asked for again and again"
             line.problem = None

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.live.book import Book
-from console.live.desk import Desk
 from console.live.memory import Memory
-from core.fleet import Fleet
+from console.live.view_model import ViewModel
 from core.model.events import Reloaded, SessionChanged
+from core.multi import MultiGateway
 from core.runtime.gateway import Runtime
 from tests.live.samples import make_session
 from tests.support.lines import Line
@@ -27,13 +27,13 @@ KEYS = [f"@prod:agent:main:s{number}" for number in range(4)]
 
 
 @contextlib.asynccontextmanager
-async def following(folder: Path) -> AsyncGenerator[tuple[Desk, Runtime, Runtime, Line]]:
+async def following(folder: Path) -> AsyncGenerator[tuple[ViewModel, Runtime, Runtime, Line]]:
     """Open a desk over two gateways, each with a session."""
     async with running(folder / "here") as here, running(folder / "prod") as prod:
         await send(here, "main", "hello")
         await send(prod, "main", "hello")
         line = Line(prod)
-        desk = Desk(Fleet({"": here, "prod": line}), Memory())
+        desk = ViewModel(MultiGateway({"": here, "prod": line}), Memory())
         await desk.load()
         desk.configure()
         task = asyncio.create_task(desk.follow())

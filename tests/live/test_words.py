@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.live.words import age, ago, clock_span, cost_cell, key_name, seconds_span, session_name, size, tokens
+from console.live.text.words import age, ago, clock_span, cost_cell, key_name, seconds_span, session_name, size, tokens
 from core.model.money import dollars
 from tests.live.samples import any_text, make_session
 

@@ -12,9 +12,9 @@ from textual import events
 from textual.pilot import Pilot
 
 from console.app import SwitchboardApp
+from console.hosts.remote_host import RemoteHost
 from console.profiles import Profiles
-from console.remote_host import RemoteHost
-from console.widgets.ink import GLYPHS
+from console.widgets.drawing import GLYPHS
 from core.config.paths import Places
 from core.config.settings import GatewaySettings, Secret, Settings
 from tests.peers.gateways import Peer

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from core.clock import SystemClock
 from core.gateway import Feed
 from core.model.access import ALL, OPERATOR, Operator
-from core.model.clock import SystemClock
 from core.model.errors import Conflict, Forbidden, NotFound, Unavailable
 from core.model.events import ConnectionChanged, Delta, Event, MessageAppended, RunChanged, SessionChanged, SessionGone
 from core.model.messages import Draft, Message, text_block

@@ -5,11 +5,11 @@ import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from core.model.clock import Clock, SystemClock
+from core.clock import Clock, SystemClock
 from core.remote.hello import HelloRequest
 from core.remote.link import Link
-from core.remote.local import dial
-from core.remote.native import NativeGateway
+from core.remote.native.gateway import NativeGateway
+from core.remote.native.local import dial
 from core.wire.frames import CLOSE_NORMAL, NATIVE, Request, Response, parse
 from core.wire.transport import Transport
 

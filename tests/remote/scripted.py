@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from core.model.clock import Clock
+from core.clock import Clock
 from core.model.connection import Connection
 from core.remote.credentials import ProfilePassport
 from core.remote.hello import HelloRequest

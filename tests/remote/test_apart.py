@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from core.apart import apart
+from core.child_process import in_child_process
 from core.model.errors import Conflict, Unavailable
 
 
@@ -37,33 +37,33 @@ def prints() -> str:
 
 
 def test_it_is_done_elsewhere_and_answered_here(capfd: pytest.CaptureFixture[str]) -> None:
-    words, pid = apart(pids, of="all")
+    words, pid = in_child_process(pids, of="all")
     assert words == "all"
     assert pid != os.getpid()
-    assert apart(prints) == "done"
+    assert in_child_process(prints) == "done"
     assert capfd.readouterr() == ("", "")
 
 
 def test_what_it_imports_is_not_imported_here() -> None:
     assert "turtledemo" not in sys.modules
-    assert apart(imports, "turtledemo")
+    assert in_child_process(imports, "turtledemo")
     assert "turtledemo" not in sys.modules
 
 
 def test_what_it_raises_is_raised_here() -> None:
     with pytest.raises(Conflict) as refused:
-        apart(refuses)
+        in_child_process(refuses)
     assert refused.value.message == "the file «a» is being written: try again"
     with pytest.raises(KeyError, match="nobody expected"):
-        apart(breaks)
+        in_child_process(breaks)
 
 
 def test_one_that_ends_without_an_answer_is_an_error() -> None:
     with pytest.raises(Unavailable, match="ended before it had answered"):
-        apart(is_killed)
+        in_child_process(is_killed)
 
 
 def test_one_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python3")
     with pytest.raises(Unavailable, match="no process can be started"):
-        apart(prints)
+        in_child_process(prints)

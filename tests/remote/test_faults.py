@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from core.agents.choose import AgentBackends
+from core.clock import SystemClock
 from core.model.access import ALL, OPERATOR
-from core.model.clock import SystemClock
 from core.model.errors import Unavailable
 from core.model.events import Delta, Gap, MessageAppended, Reloaded, RunChanged
 from core.model.runs import RunRequest
@@ -18,9 +18,9 @@ from core.model.sessions import SessionQuery
 from core.remote.connect import RemoteGateway, connect
 from core.remote.profile import Profile, Tls
 from core.runtime.gateway import Runtime
-from core.server.app import create_app
 from core.server.auth import Auth
-from core.server.listen import Door, Listener, Place
+from core.server.http.app import create_app
+from core.server.http.listen import Door, NetworkListener, Place
 from tests.contract.ways import own_context
 from tests.remote.generations import NEWEST, PROTOCOL_3
 from tests.remote.scripted import Cable, certificate, comes
@@ -38,7 +38,7 @@ async def ours(runtime: Runtime, place: Place, token: str = TOKEN) -> AsyncGener
     context = own_context(runtime, runtime.store.directory)
     context.auth = Auth(token, None, SystemClock())
     door = Door(place)
-    listener = await Listener.open(create_app(context), context, door)
+    listener = await NetworkListener.open(create_app(context), context, door)
     try:
         yield door.port
     finally:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from core.fleet import Fleet
 from core.model.access import ALL, OPERATOR
 from core.model.errors import Forbidden, Invalid, NotFound, Unavailable
 from core.model.events import MessageAppended, SessionChanged
 from core.model.messages import Draft, text_block
 from core.model.runs import RunRequest
 from core.model.sessions import SessionPatch, SessionQuery, unsearched
+from core.multi import MultiGateway
 from core.tools.dispatch import dispatch
 from tests.remote.generations import EARLIEST, NEWEST, VERSIONS
 from tests.remote.test_openclaw import Ear
@@ -170,7 +170,7 @@ async def test_a_search_looks_into_every_agents_sessions_or_says_whose_it_did_no
             assert places == ([] if len(found) == 2 else ["agent helper"])
         result = await dispatch(gateway, OPERATOR, "sessions_search", {"query": "zebra"})
         assert [each["place"] for each in result.get("unsearched", [])] == places
-        fleet = Fleet({"prod": gateway})
+        fleet = MultiGateway({"prod": gateway})
         assert [each.place for each in unsearched(await fleet.search("zebra", ALL))] == [f"{p} of prod" for p in places]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.model.connection import Connection
 from core.model.events import ConnectionChanged, Event, Gap, Reloaded, SessionGone
-from core.remote.feed import QUEUE_EVENTS, Begun, RemoteFeed, Wish
+from core.remote.native.feed import QUEUE_EVENTS, Begun, RemoteFeed, Wish
 
 
 def gone(rev: int) -> SessionGone:

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.clock import SystemClock
 from core.gateway import Gateway
 from core.model.access import ALL, OPERATOR
-from core.model.clock import SystemClock
 from core.model.errors import Invalid, SwitchboardError, Unavailable
 from core.model.ids import new_id
 from core.model.runs import RunRequest
 from core.model.sessions import SessionQuery
 from core.remote.hello import HelloRequest
 from core.remote.link import Link
-from core.remote.local import attach
-from core.remote.native import NativeGateway
+from core.remote.native.gateway import NativeGateway
+from core.remote.native.local import attach
 from core.rules.ruleset import RuleSet
 from core.server.local import listen
 from core.tools.dispatch import TOOL_NAMES

@@ -11,7 +11,7 @@ import pytest
 from core.model.access import ALL, OPERATOR
 from core.model.errors import Unavailable
 from core.model.runs import RunRequest
-from core.remote.local import attach
+from core.remote.native.local import attach
 from core.server.conversation import HANDSHAKE_BYTES
 from core.server.local import listen
 from core.wire.local import SOCKET_NAME, reaching

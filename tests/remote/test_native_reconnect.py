@@ -8,25 +8,18 @@ from typing import Any
 
 import pytest
 
+from core.clock import SystemClock
 from core.model.access import ALL, OPERATOR
-from core.model.clock import SystemClock
 from core.model.errors import Conflict, Unavailable
-from core.model.events import (
-    ConnectionChanged,
-    DurableEvent,
-    MessageAppended,
-    Reloaded,
-    RunChanged,
-    SessionChanged,
-)
+from core.model.events import ConnectionChanged, DurableEvent, MessageAppended, Reloaded, RunChanged, SessionChanged
 from core.model.messages import user_draft
 from core.model.runs import RunRequest
 from core.model.sessions import SessionQuery
-from core.remote.feed import QUEUE_EVENTS
-from core.remote.local import attach
-from core.remote.native import NativeGateway
+from core.remote.native.feed import QUEUE_EVENTS
+from core.remote.native.gateway import NativeGateway
+from core.remote.native.local import attach
 from core.runtime.gateway import Runtime
-from core.server.local import Listener as LocalListener
+from core.server.local import SocketListener as LocalListener
 from core.server.local import listen
 from tests.contract.ways import own_context
 from tests.remote.cuts import Way, reached

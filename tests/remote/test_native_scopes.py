@@ -12,7 +12,7 @@ from core.model.errors import Forbidden, Unauthorized
 from core.model.messages import user_draft
 from core.model.runs import RunRequest
 from core.model.sessions import SessionPatch, SessionQuery
-from core.remote.native import NativeGateway
+from core.remote.native.gateway import NativeGateway
 from core.runtime.gateway import Runtime
 from tests.contract.ways import door, own_context, reached, reading
 from tests.support.runtimes import MAIN, Agent, Listener, running, send, until

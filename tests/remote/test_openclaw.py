@@ -16,8 +16,8 @@ from core.model.events import Activity, Delta, Event, MessageAppended, Reloaded,
 from core.model.messages import Provenance
 from core.model.runs import RunRequest
 from core.model.sessions import SessionPatch, SessionQuery
-from core.remote.openclaw_rows import HIDDEN, read_message, read_row
-from core.remote.openclaw_rules import read_rules
+from core.remote.openclaw.rows import HIDDEN, read_message, read_row
+from core.remote.openclaw.rules import read_rules
 from core.tools.dispatch import dispatch
 from tests.remote.generations import PROTOCOL_3
 from tests.remote.scripted import NOW, comes

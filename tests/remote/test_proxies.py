@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.model.clock import SystemClock
+from core.clock import SystemClock
 from core.model.errors import Unavailable
 from core.remote.hello import HelloRequest
 from core.remote.link import Link

@@ -6,7 +6,7 @@ import pytest
 
 from console.live.subject import levels, sight, spawning, subject_of, tools
 from core.model.access import ALL, OPERATOR, Agents, One, SessionCaller, Tree
-from core.remote.openclaw_rules import read_rules
+from core.remote.openclaw.rules import read_rules
 from core.rules.visibility import AGENT_TO_AGENT_CONTROL, VISIBILITY_CONTROL
 from core.tools.dispatch import dispatch
 from tests.remote.theirs import KEY, Theirs, row, serving

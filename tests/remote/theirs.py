@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from core.model.clock import Clock
+from core.clock import Clock
 from core.remote.connect import RemoteGateway, connect
 from core.remote.profile import Profile
 from tests.remote.generations import EARLIEST, NEWEST, PROTOCOL_3, methods, refusal

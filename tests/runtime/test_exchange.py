@@ -19,8 +19,8 @@ from core.model.runs import RunState
 from core.model.sessions import SessionPatch
 from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules
-from core.runtime.exchange import Announce, Deliver, Over, Silent, transition
-from core.runtime.exchange import Reply as NextReply
+from core.runtime.exchanges.steps import Announce, Deliver, Over, Silent, transition
+from core.runtime.exchanges.steps import ReplyStep as NextReply
 from core.runtime.gateway import Runtime
 from tests.support.runtimes import MAIN, Agent, begin, running, send, session, transcript, until, words
 

@@ -25,7 +25,7 @@ from core.model.events import (
 )
 from core.model.messages import Message, text_block, thinking_block, tool_call_block
 from core.runtime import feed as feeds
-from core.runtime.feed import QUEUE_EVENTS, Hub, RuntimeFeed
+from core.runtime.feed import QUEUE_EVENTS, EventHub, RuntimeFeed
 from core.runtime.gateway import Runtime
 from core.store.database import last_rev
 from tests.model.test_sessions import FULL
@@ -206,7 +206,7 @@ class World:
         self.rev = 0
         self.rows: dict[str, SessionChanged] = {}
         self.messages: list[MessageAppended] = []
-        self.hub = Hub(self.catch_up, so_far)
+        self.hub = EventHub(self.catch_up, so_far)
         self.feed: RuntimeFeed = self.hub.subscribe(0, None)
         self.free = asyncio.Event()
         self.free.set()

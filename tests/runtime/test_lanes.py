@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from core.runtime.lanes import Lanes, Pool
+from core.runtime.runs.scheduler import Pool, Scheduler
 
 KEYS = ("a", "b", "c", "sub1", "sub2", "sub3")
 LIMITS: dict[Pool, int] = {"sessions": 2, "subagents": 1}
@@ -35,7 +35,7 @@ class LanesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lanes = Lanes(dict(LIMITS), open_all=self.open_all)
+        self.lanes = Scheduler(dict(LIMITS), open_all=self.open_all)
         self.runs: list[Run] = []
         self.opened = set(KEYS) if self.open_all else set[str]()
         self.count = 0

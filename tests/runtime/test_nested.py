@@ -15,8 +15,8 @@ from core.model.keys import parse
 from core.model.messages import text_block, tool_call_block
 from core.rules.limits import SpawnLimits
 from core.rules.ruleset import AgentRules, RuleSet
-from core.runtime.announce import NESTED_INPUT, SPAWN_INPUT
-from core.runtime.exchange import WAITS
+from core.runtime.exchanges.announce import NESTED_INPUT, SPAWN_INPUT
+from core.runtime.exchanges.steps import WAITS
 from core.runtime.gateway import Runtime
 from tests.support.clock import FakeClock
 from tests.support.runtimes import MAIN, Agent, call, running, send, session, transcript, until

@@ -95,7 +95,7 @@ async def test_no_agent_of_ours_poses_as_a_harness(runtime: Runtime) -> None:
 
 @pytest.mark.spec("K4")
 async def test_a_harness_session_from_elsewhere_can_be_read_and_not_written_to(runtime: Runtime) -> None:
-    await runtime.store.write(lambda tx: sessions.create(tx, sessions.NewSession(ACP, "main", origin="import")))
+    await runtime.store.write(lambda tx: sessions.create(tx, sessions.SessionInsert(ACP, "main", origin="import")))
     await runtime.append(ACP, Draft("assistant", (text_block("as it was"),)), OPERATOR)
     await send(runtime, "main", "hello")
     for caller in (OPERATOR, SessionCaller("agent:main:main")):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.agents.port import AgentEvent, Reply, TextDelta, ToolEnded, Turn
-from core.channels import Outgoing
+from core.channels import OutgoingText
 from core.config.settings import Settings
 from core.model.access import OPERATOR, Operator, SessionCaller
 from core.model.errors import Conflict, Forbidden, NotFound, Unavailable
@@ -15,9 +15,9 @@ from core.model.exchanges import Delivery
 from core.model.messages import text_block, tool_call_block
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import SessionPatch
-from core.runtime import outbox
+from core.runtime.exchanges import outbox
+from core.runtime.exchanges.outbox import ATTEMPTS, STORE_RETRY_SECONDS
 from core.runtime.gateway import Runtime
-from core.runtime.outbox import ATTEMPTS, STORE_RETRY_SECONDS
 from core.store import deliveries
 from tests.support.channel_sink import Accept, Busy, ChannelSink, Die, Hang, Hold, Refuse
 from tests.support.clock import FakeClock
@@ -417,7 +417,7 @@ async def test_the_operator_may_send_what_waits_for_its_time_at_once(state: Path
 @pytest.mark.spec("S10", "S11")
 async def test_a_channel_that_breaks_in_an_unforeseen_way_is_unknown(state: Path) -> None:
     class Broken:
-        async def deliver(self, outgoing: Outgoing) -> None:
+        async def deliver(self, outgoing: OutgoingText) -> None:
             raise ValueError(outgoing.text)
 
     async with running(state, SETTINGS, Agent(announces), channels={"discord": Broken()}) as runtime:

@@ -13,7 +13,7 @@ from core.model.errors import Conflict, Unavailable
 from core.model.events import RunChanged
 from core.model.messages import text_block, tool_call_block
 from core.runtime.gateway import Runtime
-from core.runtime.recovery import INTERRUPTED
+from core.runtime.runs.recovery import INTERRUPTED
 from core.store import runs
 from tests.support.runtimes import (
     MAIN,

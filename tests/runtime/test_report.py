@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.runtime.announce import result_text
-from core.runtime.report import Report, read_report
+from core.runtime.exchanges.announce import result_text
+from core.runtime.exchanges.report import TaskReport, read_report
 from tests.live.samples import make_run, make_session
 
 CHILD = "agent:main:subagent:1"
@@ -18,26 +18,29 @@ CODE = "```yaml\nStatus: live\nNotes: none\n```"
 @pytest.mark.parametrize(
     ("text", "report"),
     [
-        ("three flags", Report("three flags")),
-        ("Status: failed\nResult: three flags\nNotes: n", Report("three flags", "failed", "n")),
-        ("status:done\nRESULT:\nthree\nflags\n\nnotes：\n- one\n- two", Report("three\nflags", "done", "- one\n- two")),
-        ("**Status:** done\n**Result**: three\n__Notes__: n", Report("three", "done", "n")),
-        ("- Status: done\n- Result: three\n- Note: n", Report("three", "done", "n")),
-        ("## Result:\nthree flags\n## Notes:\nn", Report("three flags", "", "n")),
-        ("Notes: n\nResult: three", Report("three", "", "n")),
-        ("Here it is.\n\nStatus: ok\nResult: three", Report("Here it is.\n\nthree", "ok")),
-        ("three flags\n\nNotes: one host was silent", Report("three flags", "", "one host was silent")),
-        ("The host says:\nStatus: degraded\nUptime: 3 d", Report("The host says:\nStatus: degraded\nUptime: 3 d")),
-        ("Status: done\nall three flags", Report("all three flags", "done")),
-        ("Result: three\nResult: four", Report("three\nResult: four")),
-        (f"Result: this\n{CODE}", Report(f"this\n{CODE}")),
-        (CODE, Report(CODE)),
-        ("Status: done", Report("", "done")),
-        ("Resulting: x", Report("Resulting: x")),
-        ("", Report("")),
+        ("three flags", TaskReport("three flags")),
+        ("Status: failed\nResult: three flags\nNotes: n", TaskReport("three flags", "failed", "n")),
+        (
+            "status:done\nRESULT:\nthree\nflags\n\nnotes：\n- one\n- two",
+            TaskReport("three\nflags", "done", "- one\n- two"),
+        ),
+        ("**Status:** done\n**Result**: three\n__Notes__: n", TaskReport("three", "done", "n")),
+        ("- Status: done\n- Result: three\n- Note: n", TaskReport("three", "done", "n")),
+        ("## Result:\nthree flags\n## Notes:\nn", TaskReport("three flags", "", "n")),
+        ("Notes: n\nResult: three", TaskReport("three", "", "n")),
+        ("Here it is.\n\nStatus: ok\nResult: three", TaskReport("Here it is.\n\nthree", "ok")),
+        ("three flags\n\nNotes: one host was silent", TaskReport("three flags", "", "one host was silent")),
+        ("The host says:\nStatus: degraded\nUptime: 3 d", TaskReport("The host says:\nStatus: degraded\nUptime: 3 d")),
+        ("Status: done\nall three flags", TaskReport("all three flags", "done")),
+        ("Result: three\nResult: four", TaskReport("three\nResult: four")),
+        (f"Result: this\n{CODE}", TaskReport(f"this\n{CODE}")),
+        (CODE, TaskReport(CODE)),
+        ("Status: done", TaskReport("", "done")),
+        ("Resulting: x", TaskReport("Resulting: x")),
+        ("", TaskReport("")),
     ],
 )
-def test_a_reply_is_read_as_its_parts(text: str, report: Report) -> None:
+def test_a_reply_is_read_as_its_parts(text: str, report: TaskReport) -> None:
     assert read_report(text) == report
 
 
@@ -57,7 +60,7 @@ def test_a_form_in_any_order_and_dress_gives_its_parts(
     parts = {"status": status, "result": result, "notes": notes}
     names = data.draw(st.permutations(sorted(parts)).filter(lambda names: names.index("status") != 1 or not result))
     lines = [f"{data.draw(st.sampled_from(_DRESS[name]))} {parts[name]}" for name in names]
-    assert read_report("\n".join(lines)) == Report(result, status, notes)
+    assert read_report("\n".join(lines)) == TaskReport(result, status, notes)
 
 
 @pytest.mark.spec("W6")

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, ToolEnded, Turn
-from core.channels import NotTaken, Outgoing, Rejected
+from core.channels import ChannelBusy, OutgoingText, Rejected
 from core.config.settings import AgentSettings, Settings
 from core.model.access import Operator
 from core.model.messages import text_block, tool_call_block
@@ -56,12 +56,12 @@ class Wall:
         self.taken: Counter[str] = Counter()
         self._dice = dice
 
-    async def deliver(self, outgoing: Outgoing) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Take a text, or not."""
         await self._pause()
         luck = self._dice.random()
         if luck < 0.1:
-            raise NotTaken("busy", self._dice.choice([None, 3.0]))
+            raise ChannelBusy("busy", self._dice.choice([None, 3.0]))
         if luck < 0.15:
             raise Rejected("no")
         self.taken[outgoing.delivery_id] += 1

@@ -17,9 +17,9 @@ from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.model.messages import Usage, text_block, thinking_block, tool_call_block
 from core.model.runs import RunRequest
 from core.model.sessions import SessionPatch
-from core.runtime.feed import Hub
+from core.runtime.feed import EventHub
 from core.runtime.gateway import Runtime
-from core.runtime.live_reply import LiveReply
+from core.runtime.runs.live_reply import RunningReply
 from core.store import jsonl, runs
 from tests.support.clock import FakeClock
 from tests.support.runtimes import (
@@ -592,7 +592,7 @@ async def test_a_long_reply_in_small_pieces_takes_no_long_time() -> None:
     async def nothing(cursor: int, watched: object) -> list[Any]:
         return []
 
-    reply = LiveReply(MAIN, "run", Hub(nothing, lambda key: []))
+    reply = RunningReply(MAIN, "run", EventHub(nothing, lambda key: []))
     started = time.process_time()
     for _ in range(300_000):
         reply.add("text", "word ")

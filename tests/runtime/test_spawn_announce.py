@@ -14,7 +14,7 @@ from core.model.exchanges import Delivery, Exchange
 from core.model.messages import Usage, text_block, tool_call_block
 from core.model.runs import CUT_SHORT
 from core.model.sessions import SessionPatch
-from core.runtime.announce import RESULT_CHARS
+from core.runtime.exchanges.announce import RESULT_CHARS
 from core.runtime.gateway import Runtime
 from tests.support.channel_sink import ChannelSink
 from tests.support.clock import FakeClock

@@ -13,9 +13,9 @@ from core.model.messages import user_draft
 from core.runtime.gateway import Runtime
 from core.runtime.transcript_files import TranscriptFiles
 from core.store import jsonl
-from core.store.check import check
 from core.store.database import DATABASE_NAME
 from core.store.jsonl import transcript_path
+from core.store.maintenance.check import check
 from tests.support.runtimes import MAIN, running, send, session, until
 from tests.support.stores import create, opened, other_connection, say
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from console.cli import run as command_line
+from console.cli.parser import run as command_line
 from core.config.settings import Settings
 from core.model.access import OPERATOR
 from core.model.sessions import NewSession, SessionPatch

@@ -18,9 +18,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 from unittest.mock import patch
 
-from console.host import Host
+from console.hosts.host import Host
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, ToolEnded, ToolResult, ToolStarted, Turn
-from core.channels import NotTaken, Outgoing
+from core.channels import ChannelBusy, OutgoingText
 from core.config.load import load
 from core.config.paths import Places
 from core.config.settings import Settings
@@ -30,8 +30,8 @@ from core.model.access import OPERATOR, Operator
 from core.model.exchanges import OPEN_DELIVERIES as OPEN
 from core.model.messages import text_block, tool_call_block
 from core.model.sessions import SessionPatch
-from core.runtime import live_reply
-from core.runtime.announce import SPAWN_INPUT
+from core.runtime.exchanges.announce import SPAWN_INPUT
+from core.runtime.runs import live_reply
 from core.tools.dispatch import dispatch
 from tests.scenes.script import (
     ANNOUNCES,
@@ -191,7 +191,7 @@ def _announce(turn: Turn, asked: str) -> Part:
 class Slack:
     """A channel that takes everything."""
 
-    async def deliver(self, delivery: Outgoing) -> None:
+    async def deliver(self, delivery: OutgoingText) -> None:
         """Take a text."""
         del delivery
 
@@ -199,16 +199,16 @@ class Slack:
 class Telegram:
     """A channel that is busy."""
 
-    async def deliver(self, delivery: Outgoing) -> None:
+    async def deliver(self, delivery: OutgoingText) -> None:
         """Take nothing, and ask to be left alone for two hours."""
         del delivery
-        raise NotTaken("telegram is busy: too many requests", 7200.0)
+        raise ChannelBusy("telegram is busy: too many requests", 7200.0)
 
 
 class Signal:
     """A channel that breaks down."""
 
-    async def deliver(self, delivery: Outgoing) -> None:
+    async def deliver(self, delivery: OutgoingText) -> None:
         """Leave it unknown whether the text was taken."""
         raise ConnectionResetError
 

@@ -17,7 +17,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from console.app import SwitchboardApp
-from console.widgets.ink import GLYPHS
+from console.widgets.drawing import GLYPHS
 from core.model.keys import joined, split
 from tests.scenes.day import Day, SceneHost, fixed_world
 from tests.scenes.elsewhere import CHECKOUT, DENIED, elsewhere
@@ -105,7 +105,7 @@ class Stage:
 
     def named(self, key: str) -> str:
         """Return a key of home as this console has it."""
-        return key if key.startswith("@") else joined(self.app.gateways.fleet.home, key)
+        return key if key.startswith("@") else joined(self.app.gateways.shown.home, key)
 
     async def resize(self, size: tuple[int, int]) -> None:
         """Give the terminal another size."""
@@ -122,7 +122,7 @@ class Stage:
             await self._pilot.pause()
 
     def _is_up_to_date(self) -> bool:
-        screen, desk = self.app.watch_screen, self.app.desk
+        screen, desk = self.app.watch_screen, self.app.view_model
         self._seconds += 1.0  # rows move at most a few times a second
         if desk._told or screen._place_timer is not None or screen.sessions.selected not in {None, screen.main.key}:
             return False
@@ -240,7 +240,7 @@ async def draw(scene: Scene) -> Picture:
 @contextlib.asynccontextmanager
 async def staged(app: SwitchboardApp, host: SceneHost, size: tuple[int, int]) -> AsyncGenerator[Stage]:
     """Open a console on the day of a host, and close it at the end."""
-    app.desk.wall_ms = host.clock.now_ms
+    app.view_model.wall_ms = host.clock.now_ms
     app.glyphs = GLYPHS
     async with app.run_test(size=size) as pilot:
         stage = Stage(app, host, pilot)

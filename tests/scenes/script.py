@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from core.model.messages import Usage
-from core.runtime.announce import ANNOUNCE_SKIP
-from core.runtime.exchange import REPLY_SKIP
+from core.runtime.exchanges.announce import ANNOUNCE_SKIP
+from core.runtime.exchanges.steps import REPLY_SKIP
 
 MODEL: Final = "anthropic/claude-sonnet-5"
 MAIN: Final = "agent:main:main"

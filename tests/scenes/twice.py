@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 from console.app import SwitchboardApp
-from console.profiles import Profiles, RemoteGateway
-from console.remote_host import RemoteHost
+from console.hosts.remote_host import RemoteHost
+from console.profiles import ProfileGateway, Profiles
+from core.clock import Clock, SystemClock
 from core.config.load import load
 from core.config.paths import Places
 from core.config.settings import GatewaySettings, Secret
-from core.model.clock import Clock, SystemClock
 from core.remote.connect import connect
 from core.remote.profile import Profile
 from tests.contract.ways import door, own_context
@@ -45,7 +45,7 @@ class ByDayTime(Profiles):
         self._state = state
         self._day = day
 
-    def connect(self, gateway: GatewaySettings, clock: Clock) -> RemoteGateway:
+    def connect(self, gateway: GatewaySettings, clock: Clock) -> ProfileGateway:
         """Begin to connect to a gateway."""
         del clock
         return connect(Profile(gateway.name, gateway.url, lambda: TOKEN), self._state, DayTime(self._day))
@@ -92,7 +92,7 @@ async def both(size: tuple[int, int]) -> AsyncGenerator[Both]:
             here = await stack.enter_async_context(staged(SwitchboardApp(host), host, size))
             there = await stack.enter_async_context(staged(SwitchboardApp(away), host, size))
             for stage in (here, there):  # what was new to each depends on when it began
-                book = stage.app.desk.book
+                book = stage.app.view_model.book
                 for key in book.rows:
                     book.mark_seen(key)
             yield Both(here, there)

@@ -15,8 +15,8 @@ from core.model.errors import Invalid
 from core.model.runs import RunRequest
 from core.model.sessions import SessionQuery
 from core.runtime.gateway import Runtime
-from core.server import listen
 from core.server.context import MAKING
+from core.server.http import listen
 from tests.remote.scripted import Cable
 from tests.support.runtimes import MAIN, until, words
 from tests.support.web_socket import Client, connect_params, connected, introduce, serving

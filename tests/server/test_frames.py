@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from core.server import conversation, protocols
-from core.server.protocols import FRAMES, HANDSHAKE_BYTES, MAX_FRAGMENTS
+from core.server import conversation
+from core.server.http import protocols
+from core.server.http.protocols import FRAMES, HANDSHAKE_BYTES, MAX_FRAGMENTS
 from tests.support.attack import CONTINUED, PING, TEXT, frame
 from tests.support.runtimes import until
 from tests.support.web_socket import Served, connect_params, connected, serving
@@ -157,7 +158,7 @@ async def test_a_ping_flood_of_a_peer_that_reads_nothing_holds_nothing(
     async with serving(tmp_path) as served, upgraded(served) as peer:
         if admitted:
             await peer.introduce()
-        transport = next(each for each in served.connections() if isinstance(each, protocols.WebSocket)).transport
+        transport = next(each for each in served.connections() if isinstance(each, protocols.ServerWebSocket)).transport
         flood = asyncio.ensure_future(peer.flood(1000 * frame(PING, b"x" * 125), 30))
         most = 0
         while not flood.done() and not transport.is_closing():
@@ -187,7 +188,7 @@ async def test_many_small_messages_wait_in_the_kernel(tmp_path: Path) -> None:
         await peer.introduce()
         asked = frame(TEXT, json.dumps({"type": "req", "id": "h", "method": "status", "params": {}}).encode())
         flood = asyncio.ensure_future(peer.flood(1000 * asked, 1))
-        socket = next(each for each in served.connections() if isinstance(each, protocols.WebSocket))
+        socket = next(each for each in served.connections() if isinstance(each, protocols.ServerWebSocket))
         most = 0
         while not flood.done():
             most = max(most, socket.queue.qsize())

@@ -22,7 +22,6 @@ from core.model.errors import Invalid, Unavailable
 from core.model.messages import Draft, text_block
 from core.runtime.gateway import Runtime
 from core.server import auth as auth_module
-from core.server import protocols
 from core.server.auth import (
     LOCKED_SECONDS,
     MAX_ALL_FAILURES,
@@ -35,7 +34,8 @@ from core.server.auth import (
 )
 from core.server.context import Limits
 from core.server.guests import Budget, Guests
-from core.server.listen import Door, Place
+from core.server.http import protocols
+from core.server.http.listen import Door, Place
 from core.server.metrics import METRICS
 from core.server.sparing import MOST, SPARING, Sparing
 from tests.support.clock import FakeClock

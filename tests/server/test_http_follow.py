@@ -15,8 +15,8 @@ from httpx_sse import EventSource, ServerSentEvent
 
 from core.model.access import OPERATOR
 from core.model.messages import Draft, text_block, user_draft
-from core.server import protocols
 from core.server.context import Limits
+from core.server.http import protocols
 from tests.support.runtimes import MAIN, send, until
 from tests.support.servers import TOKEN, Served, history_path, served, serving
 from tests.support.stores import create, say, tool_draft

@@ -11,8 +11,8 @@ import pytest
 
 from core.model.access import ALL, OPERATOR
 from core.model.sessions import SessionPatch
-from core.server import invoke
 from core.server.context import Limits
+from core.server.http import invoke
 from core.tools.dispatch import TOOL_NAMES
 from tests.support.runtimes import MAIN, send, transcript
 from tests.support.servers import READ_ONLY, Served, serving

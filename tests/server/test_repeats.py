@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from core.model.errors import Conflict, Invalid, Unavailable
-from core.server.repeats import KEPT, Repeats
+from core.server.native.repeats import KEPT, AnsweredRequests
 
 
 class Change:
@@ -23,7 +23,7 @@ class Change:
 
 
 async def test_the_same_key_is_the_same_change_also_while_it_is_made() -> None:
-    repeats, change = Repeats(), Change()
+    repeats, change = AnsweredRequests(), Change()
     change.go.clear()
     asking = [asyncio.create_task(repeats.once("k", "what", change)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -36,7 +36,7 @@ async def test_the_same_key_is_the_same_change_also_while_it_is_made() -> None:
 
 
 async def test_a_change_goes_on_when_whoever_asked_is_gone() -> None:
-    repeats, change = Repeats(), Change()
+    repeats, change = AnsweredRequests(), Change()
     change.go.clear()
     asking = asyncio.create_task(repeats.once("k", "what", change))
     await asyncio.sleep(0)
@@ -47,7 +47,7 @@ async def test_a_change_goes_on_when_whoever_asked_is_gone() -> None:
 
 
 async def test_a_refusal_is_the_answer_to_both() -> None:
-    repeats = Repeats()
+    repeats = AnsweredRequests()
 
     async def refuse() -> None:
         raise Invalid("no")
@@ -58,7 +58,7 @@ async def test_a_refusal_is_the_answer_to_both() -> None:
 
 
 async def test_what_cannot_be_done_now_is_tried_again() -> None:
-    repeats, change = Repeats(), Change()
+    repeats, change = AnsweredRequests(), Change()
 
     async def full() -> None:
         raise Unavailable("the disk is full")
@@ -71,7 +71,7 @@ async def test_what_cannot_be_done_now_is_tried_again() -> None:
 
 
 async def test_an_error_is_not_reported_as_lost_when_whoever_asked_is_gone() -> None:
-    repeats, reported, go = Repeats(), list[str](), asyncio.Event()
+    repeats, reported, go = AnsweredRequests(), list[str](), asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what["message"]))
 
     async def refuse() -> None:
@@ -90,7 +90,7 @@ async def test_an_error_is_not_reported_as_lost_when_whoever_asked_is_gone() -> 
 
 
 async def test_only_the_newest_are_remembered_and_none_that_is_at_work() -> None:
-    repeats, change, slow = Repeats(), Change(), Change()
+    repeats, change, slow = AnsweredRequests(), Change(), Change()
     slow.go.clear()
     at_work = asyncio.create_task(repeats.once("slow", "what", slow))
     for number in range(KEPT + 5):

@@ -23,7 +23,7 @@ from httpx_sse import connect_sse
 
 from core.config.token import kept_token
 from core.model.errors import Unavailable
-from core.remote.local import attach
+from core.remote.native.local import attach
 from core.store.lock import current_owner
 from core.wire.local import SOCKET_NAME
 from tests.cli.program import COMMAND, Started, program, started

@@ -15,7 +15,7 @@ from core.model.access import OPERATOR
 from core.model.messages import Usage, text_block, tool_call_block
 from core.model.sessions import NewSession
 from core.server import conversation
-from core.server.reply import Reply as Words
+from core.server.openclaw.reply import ToldReply as Words
 from tests.support.runtimes import MAIN, Agent, begin, until, words
 from tests.support.web_socket import Client, Refused, connect_params, connected, listening, running, serving
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from core.server import auth, conversation
-from core.server.app import create_app
 from core.server.context import ServerContext
+from core.server.http.app import create_app
 from tests.support.web_socket import (
     READ_TOKEN,
     TOKEN,

@@ -15,7 +15,7 @@ from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import RuleSet
 from core.server.auth import ADMIN, PAIRING, READ, WRITE
 from core.server.methods import METHODS
-from core.server.methods.chat import MAX_HISTORY
+from core.server.openclaw.chat import MAX_HISTORY
 from tests.support.runtimes import MAIN, Agent, call, words
 from tests.support.stores import create, say
 from tests.support.web_socket import READ_TOKEN, Client, Refused, connected, serving

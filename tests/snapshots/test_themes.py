@@ -4,7 +4,7 @@ import pytest
 from rich.color import Color
 from rich.style import Style
 
-from console.themes import THEMES, Inks
+from console.themes import THEMES, Palette
 from console.widgets.markdown_lines import MarkdownLines
 from tests.scenes.pictures import SCENES, draw
 
@@ -54,12 +54,12 @@ def test_the_themes_are_there() -> None:
 @pytest.mark.parametrize("inks", OURS, ids=lambda inks: inks.name)
 @pytest.mark.parametrize("behind", BEHIND)
 @pytest.mark.parametrize("ink", WORDS)
-def test_words_can_be_read(inks: Inks, ink: str, behind: str) -> None:
+def test_words_can_be_read(inks: Palette, ink: str, behind: str) -> None:
     assert contrast(getattr(inks, ink), getattr(inks, behind)) >= LEAST
 
 
 @pytest.mark.parametrize("inks", OURS, ids=lambda inks: inks.name)
-def test_code_can_be_read(inks: Inks) -> None:
+def test_code_can_be_read(inks: Palette) -> None:
     lines = MarkdownLines(inks).draw(CODE, 80)
     styles = {segment.style or Style() for line in lines for segment in line if segment.text.strip()}
     colors = {hex_of(style.color) for style in styles} - {None}
@@ -70,6 +70,6 @@ def test_code_can_be_read(inks: Inks) -> None:
 
 @pytest.mark.parametrize("name", ["watch-120x36", "watch-200x60", "light-120x36", "contrast-120x36", "no-color-120x36"])
 async def test_every_word_of_a_screen_can_be_read(name: str) -> None:
-    inks = (await draw(SCENES[name])).inks
+    inks = (await draw(SCENES[name])).palette
     assert len(inks) > 50
     assert {entry: ratio for entry in inks if (ratio := contrast(*entry[1:])) < LEAST} == {}

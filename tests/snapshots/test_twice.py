@@ -134,7 +134,7 @@ async def test_a_console_elsewhere_shows_what_the_one_here_shows(size: tuple[int
 async def test_what_is_done_elsewhere_shows_here() -> None:
     async with both(MEDIUM) as consoles:
         await consoles.day.afternoon()
-        rows = consoles.here.app.desk.book.rows
+        rows = consoles.here.app.view_model.book.rows
         await consoles.there.open(SUPPORT)
         await consoles.there.press("p", "a", "y")
         await until(lambda: rows[SUPPORT].look != "running" and rows[SUPPORT].session.send_policy == "allow")

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
+from core.clock import SystemClock
 from core.model.access import ALL
-from core.model.clock import SystemClock
 from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.model.sessions import SessionQuery
 from core.store import jsonl, messages, sessions
-from core.store.backup import MANIFEST, Backup, create, open_backup, read
 from core.store.database import Store, store_id
 from core.store.explain import DATABASE_NAME
 from core.store.guard import LOCK_NAME
 from core.store.lock import OwnerLock
-from core.store.restore import KEPT, restore
+from core.store.maintenance.backup import MANIFEST, Backup, create, open_backup, read
+from core.store.maintenance.restore import KEPT, restore
 from tests.support.stores import ROOT, opened, say
 from tests.support.stores import create as create_session
 
@@ -301,7 +301,7 @@ async def test_a_directory_that_is_not_empty_is_kept_or_refused(state: Path, tmp
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from core.model.clock import SystemClock
+from core.clock import SystemClock
 from core.store import backup, restore
 from core.store.database import Store
 what, file, state, at = sys.argv[1:]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.model.access import OPERATOR
-from core.store.check import Problem, check
 from core.store.database import DATABASE_NAME
+from core.store.maintenance.check import Problem, check
 from tests.support.runtimes import MAIN, call, running, send
 
 
@@ -55,7 +55,7 @@ def test_where_everything_has_happened_once_all_fits(db: sqlite3.Connection, fil
 
 
 def test_an_empty_one_fits(state: Path) -> None:
-    from core.model.clock import SystemClock
+    from core.clock import SystemClock
     from core.store.database import Store
 
     store = Store.open(state, SystemClock())

@@ -78,7 +78,7 @@ async def test_whoever_shares_a_commit_with_it_is_told_the_truth(state: Path) ->
 COMMIT_FAILS = """
 import asyncio, json, resource, signal, sys
 from pathlib import Path
-from core.model.clock import SystemClock
+from core.clock import SystemClock
 from core.model.errors import Unavailable
 from core.store import sessions
 from core.store.database import Store

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from core.clock import SystemClock
 from core.model.access import ALL
-from core.model.clock import SystemClock
 from core.model.errors import NotFound
 from core.model.events import SessionGone
 from core.model.messages import user_draft

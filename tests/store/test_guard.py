@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from core.clock import SystemClock
 from core.gateway import Feed
-from core.model.clock import SystemClock
 from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged
 from core.store import guard, messages, sessions
@@ -199,10 +199,10 @@ async def test_the_operator_is_told_without_asking(state: Path) -> None:
         assert (runtime.connection.state, runtime.connection.detail) == ("live", told[0])
         (state / "elsewhere").rename(state / LOCK_NAME)
         await until(lambda: told[1:] == [""], seconds=10)
-        runtime.minding.cannot_answer("other windows cannot be answered")
+        runtime.readiness.cannot_answer("other windows cannot be answered")
         await until(lambda: runtime.connection.detail != "", seconds=10)
         assert runtime.unready() == "other windows cannot be answered"
-        runtime.minding.cannot_answer("")
+        runtime.readiness.cannot_answer("")
         assert runtime.unready() is None
         hearing.cancel()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.model.clock import SystemClock
+from core.clock import SystemClock
 from core.model.errors import Unavailable
 from core.store import messages, sessions
 from core.store.database import Store
@@ -22,7 +22,7 @@ KEY = "agent:main:main"
 OPEN = """
     import sys
     from pathlib import Path
-    from core.model.clock import SystemClock
+    from core.clock import SystemClock
     from core.model.errors import SwitchboardError
     from core.store.database import Store
     drop_rights()

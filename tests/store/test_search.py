@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.clock import SystemClock
 from core.model.access import ALL, Agents, One, Scope, Tree
-from core.model.clock import SystemClock
 from core.model.messages import note_draft, thinking_block, tool_call_block
 from core.model.sessions import SearchHit, SessionQuery
 from core.store import messages, search, sessions

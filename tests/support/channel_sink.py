@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from core.channels import NotTaken, Outgoing, Rejected
+from core.channels import ChannelBusy, OutgoingText, Rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +189,12 @@ class HttpChannel:
     name: str
     port: int
 
-    async def deliver(self, outgoing: Outgoing) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Post one text; see `core.channels.Channel`."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except ConnectionRefusedError:
-            raise NotTaken(f"{self.name} refused the connection") from None
+            raise ChannelBusy(f"{self.name} refused the connection") from None
         try:
             body = json.dumps(
                 {
@@ -211,7 +211,7 @@ class HttpChannel:
             head, _, said = answer.partition("\r\n\r\n")
             status, after = head.split()[1], head.partition("Retry-After: ")[2].split("\r\n")[0]
             if status == "429":
-                raise NotTaken(f"{self.name} is busy: {said}", float(after) if after else None)
+                raise ChannelBusy(f"{self.name} is busy: {said}", float(after) if after else None)
             if status != "200":
                 raise Rejected(f"{self.name} refused the text: {said}")
         finally:

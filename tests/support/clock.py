@@ -10,7 +10,7 @@ _SETTLE_ROUNDS: Final = 20
 
 
 class FakeClock:
-    """Time that stands still until `advance` moves it; a `core.model.clock.Clock`.
+    """Time that stands still until `advance` moves it; a `core.clock.Clock`.
 
     Args:
         now_ms: Where the wall time begins, in ms since the Unix epoch.

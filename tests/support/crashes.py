@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from core.model.clock import Clock
+from core.clock import Clock
 from core.runtime.gateway import Runtime
 from core.store import database
 

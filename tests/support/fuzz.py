@@ -30,9 +30,9 @@ from core.model.access import ALL, OPERATOR, Operator
 from core.model.errors import SwitchboardError
 from core.model.sessions import NewSession, SessionPatch, SessionQuery
 from core.runtime.gateway import Runtime
-from core.server.answers import TOOLS_PATH
 from core.server.conversation import HANDSHAKE_BYTES
 from core.server.devices import Devices
+from core.server.http.answers import TOOLS_PATH
 from core.store.explain import DATABASE_NAME
 from tests.support.fuzz_asks import CONNECT, FRAME, ROUTES, SURE, TARGETS, Ask, Fetch, plain, rounds
 from tests.support.fuzz_client import Line, introduce, written

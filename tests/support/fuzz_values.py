@@ -15,7 +15,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from core.server.rows import THINKING_LEVELS
+from core.server.openclaw.rows import THINKING_LEVELS
 from core.tools.dispatch import TOOL_NAMES
 from core.wire.port import CHANGES, call
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from core.agents.port import AgentEvent, Reply, Turn
-from core.channels import Outgoing
+from core.channels import OutgoingText
 from core.config.settings import Settings
 from core.model.access import OPERATOR, Operator
 from core.model.errors import SwitchboardError
@@ -89,7 +89,7 @@ class _Channel:
     def __init__(self) -> None:
         self.taken: Counter[str] = Counter()
 
-    async def deliver(self, outgoing: Outgoing) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Take a text."""
         self.taken[outgoing.delivery_id] += 1
 

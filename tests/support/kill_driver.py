@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from core.agents.port import AgentEvent, Reply, TextDelta, ToolEnded, Turn
-from core.channels import Outgoing
+from core.channels import OutgoingText
 from core.config.settings import ModelSettings, Settings
 from core.model.access import OPERATOR, Operator
 from core.model.messages import Usage, text_block, tool_call_block
@@ -107,7 +107,7 @@ class SlowAgent:
 class ToldChannel(HttpChannel):
     """A channel that says when it is asked."""
 
-    async def deliver(self, outgoing: Outgoing) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Post one text."""
         mark(f"delivering {outgoing.delivery_id}")
         await super().deliver(outgoing)

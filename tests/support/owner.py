@@ -12,7 +12,7 @@ from pathlib import Path
 
 from core.agents.choose import AgentBackends
 from core.model.events import MessageAppended
-from core.remote.local import attach
+from core.remote.native.local import attach
 from core.server.local import listen
 from tests.contract.ways import own_context
 from tests.support.runtimes import running

@@ -10,15 +10,15 @@ from typing import Any
 from core.agents.choose import AgentBackends
 from core.agents.port import AgentEvent, Reply, TextDelta, Turn
 from core.channels import Channels
+from core.clock import Clock
 from core.config.settings import ModelSettings, Settings
 from core.gateway import Feed
 from core.model.access import ALL, OPERATOR, Caller
-from core.model.clock import Clock
 from core.model.messages import Message, Usage, text_block
 from core.model.runs import RunRequest, RunTicket
 from core.model.sessions import Session
 from core.runtime.gateway import Runtime
-from core.runtime.turn import Backends
+from core.runtime.runs.turn import Backends
 from core.tools.dispatch import dispatch
 
 MAIN = "agent:main:main"

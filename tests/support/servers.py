@@ -10,15 +10,15 @@ from urllib.parse import quote
 import httpx
 
 import tests.support.quick_server  # noqa: F401 - it is imported for what it does
+from core.clock import Clock, SystemClock
 from core.gateway import Gateway
-from core.model.clock import Clock, SystemClock
 from core.model.ids import new_id
 from core.runtime.gateway import Runtime
-from core.server.app import create_app
 from core.server.auth import Auth, Sites
-from core.server.context import Facts, Limits, ServerContext
-from core.server.listen import Door, Listener, Place
-from core.store.backup import create_inside
+from core.server.context import Limits, ServerContext, ServerFacts
+from core.server.http.app import create_app
+from core.server.http.listen import Door, NetworkListener, Place
+from core.store.maintenance.backup import create_inside
 from tests.support.runtimes import running
 
 TOKEN = "the-full-token-of-these-tests"
@@ -36,7 +36,7 @@ class Served:
     runtime: Runtime
     context: ServerContext
     door: Door
-    listener: Listener
+    listener: NetworkListener
 
     def client(self, token: str | None = TOKEN, **more: Any) -> httpx.AsyncClient:
         """Return a client with a token; `headers` adds to it."""
@@ -61,7 +61,7 @@ def context_for(
     read_only: str | None = READ_ONLY,
 ) -> ServerContext:
     """Return what a server over a gateway works with."""
-    facts = Facts(
+    facts = ServerFacts(
         version="0.0.0",
         boot_id=new_id(),
         started_at=gateway.now_ms(),
@@ -81,7 +81,7 @@ async def served(runtime: Runtime, place: Place | None = None, **more: Any) -> A
     """Serve a runtime that is at work, on any free port; `more` goes to `context_for`."""
     context = context_for(runtime, runtime.store.directory, **more)
     door = Door(place or Place())
-    listener = await Listener.open(create_app(context), context, door)
+    listener = await NetworkListener.open(create_app(context), context, door)
     try:
         yield Served(runtime, context, door, listener)
     finally:

@@ -47,11 +47,11 @@ def sizes(runtime: Runtime, listener: Listener) -> dict[str, int]:
     """Return the size of everything in a runtime that could grow with what it has done."""
     work = runtime._work
     assert work is not None
-    lanes, writer = work.engine._lanes, runtime.store._writer
+    lanes, writer = work.engine._scheduler, runtime.store._writer
     assert writer is not None
     return {
         "runs": len(work.engine._active),
-        "lanes": len(lanes._lanes),
+        "lanes": len(lanes._scheduler),
         "opened": len(lanes._opened),
         "away": len(lanes._away) + len(lanes._returning),
         "live": len(work._turns.live),

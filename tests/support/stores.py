@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from core.model.clock import Clock, SystemClock
+from core.clock import Clock, SystemClock
 from core.model.messages import Draft, text_block, user_draft
 from core.store import messages, sessions
 from core.store.database import Store, Tx
@@ -38,7 +38,7 @@ def other_connection(directory: Path) -> sqlite3.Connection:
 def create(tx: Tx, key: str, **more: Any) -> None:
     """Create a session under any key."""
     agent_id = key.split(":")[1] if key.startswith("agent:") else "main"
-    sessions.create(tx, sessions.NewSession(key, agent_id, **more))
+    sessions.create(tx, sessions.SessionInsert(key, agent_id, **more))
 
 
 def say(tx: Tx, key: str, text: str) -> None:

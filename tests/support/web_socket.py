@@ -13,16 +13,16 @@ from typing import Any
 import websockets
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from core.clock import SystemClock
 from core.config.settings import Settings
 from core.gateway import Gateway
-from core.model.clock import SystemClock
 from core.runtime.gateway import Runtime
-from core.runtime.turn import Backends
-from core.server.app import create_app
+from core.runtime.runs.turn import Backends
 from core.server.auth import Auth
-from core.server.context import Facts, Limits, ServerContext
-from core.server.listen import Door, Listener, Place
-from core.store.backup import create_inside
+from core.server.context import Limits, ServerContext, ServerFacts
+from core.server.http.app import create_app
+from core.server.http.listen import Door, NetworkListener, Place
+from core.store.maintenance.backup import create_inside
 from tests.support.runtimes import running
 
 TOKEN = "full-token-for-tests"
@@ -37,7 +37,7 @@ class Served:
         runtime: What is served.
     """
 
-    def __init__(self, runtime: Runtime, context: ServerContext, listener: Listener, door: Door) -> None:
+    def __init__(self, runtime: Runtime, context: ServerContext, listener: NetworkListener, door: Door) -> None:
         self.runtime = runtime
         self.context = context
         self.url = door.url("ws")
@@ -59,7 +59,7 @@ class Served:
 
 def context_of(gateway: Gateway, state: Path, *, token: str = TOKEN, **limits: Any) -> ServerContext:
     """Return a context around a gateway."""
-    facts = Facts(
+    facts = ServerFacts(
         version="0.0.test",
         boot_id=str(uuid.uuid4()),
         started_at=gateway.now_ms(),
@@ -78,7 +78,7 @@ async def listening(runtime: Runtime, state: Path, *, port: int = 0, **limits: A
     """Serve a runtime that runs already."""
     context = context_of(runtime, state, **limits)
     door = Door(Place(port=port))
-    served = Served(runtime, context, await Listener.open(create_app(context), context, door), door)
+    served = Served(runtime, context, await NetworkListener.open(create_app(context), context, door), door)
     try:
         yield served
     finally:

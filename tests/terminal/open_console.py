@@ -2,12 +2,12 @@
 
     python -m tests.terminal.open_console <walls> <state> <config>
 
-`walls`: `both`, `entrance` (that of `console.live.clean`), `exit` (that of `console.wall`) or `none`.
+`walls`: `both`, `entrance` (that of `console.live.text.clean`), `exit` (that of `console.sanitizer`) or `none`.
 """
 
 import sys
 
-from console.live import clean
+from console.live.text import clean
 
 
 def _same(text: str) -> str:
@@ -22,11 +22,11 @@ def main(walls: str, state: str, config: str) -> int:
     """Open the console and return its exit code."""
     if walls in {"none", "exit"}:  # before anything else imports them
         clean.clean, clean.clean_line = _same, _same_line
-    from console import wall
+    from console import sanitizer
     from console.start import run_console
 
     if walls in {"none", "entrance"}:
-        wall.Wall.apply = lambda self, segments, background: segments
+        sanitizer.OutputSanitizer.apply = lambda self, segments, background: segments
     return run_console(state, config, demo=False)
 
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.model.clock import SystemClock
+from core.clock import SystemClock
+from core.json_codec import encodable
 from core.model.errors import Invalid
-from core.model.json_codec import encodable
 from core.model.keys import parse
 from core.model.messages import Draft, Provenance, text_block, thinking_block, tool_call_block, user_draft
 from core.store import messages, runs, sessions
@@ -64,7 +64,7 @@ async def _seed(state: Path) -> None:
 
 
 def _create(tx: Tx, key: str, label: str | None = None, **more: str | None) -> None:
-    sessions.create(tx, sessions.NewSession(key, "main", label=label, **more))
+    sessions.create(tx, sessions.SessionInsert(key, "main", label=label, **more))
 
 
 def _transcript() -> Iterator[list[Draft]]:

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from console.live.book import Book
-from console.live.clean import HARMLESS, clean, clean_line
 from console.live.exchanges import Exchanges
 from console.live.items import read_item
+from console.live.text.clean import HARMLESS, clean, clean_line
 from console.live.transcript import Transcript
 from console.themes import DEFAULT_THEME, THEMES
 from console.widgets.markdown_lines import MarkdownLines

@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.strip import Strip
 
-from console.wall import Wall
+from console.sanitizer import OutputSanitizer
 from tests.live.samples import any_text
 from tests.terminal.grammar import is_shown
 from tests.terminal.payloads import PAYLOADS
@@ -19,7 +19,7 @@ RED = Style(color="red", bold=True)
 
 def through(*segments: Segment) -> list[Segment]:
     """Return what the wall lets out of a line."""
-    return Wall().apply(list(segments), BLACK)
+    return OutputSanitizer().apply(list(segments), BLACK)
 
 
 def assert_harmless(segments: list[Segment]) -> None:
@@ -41,7 +41,7 @@ def test_no_payload_gets_out(payload: str) -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=list(PAYLOADS))
 def test_no_payload_gets_out_of_a_strip_as_the_driver_writes_it(payload: str) -> None:
-    written = Strip([Segment(payload, RED)]).apply_filter(Wall(), BLACK).render(_console())
+    written = Strip([Segment(payload, RED)]).apply_filter(OutputSanitizer(), BLACK).render(_console())
     assert written.startswith("\x1b[1;31m")
     assert written.endswith("\x1b[0m")
     assert all(map(is_shown, written.removeprefix("\x1b[1;31m").removesuffix("\x1b[0m")))
@@ -54,7 +54,7 @@ def test_no_text_gets_out(text: str) -> None:
 
 def test_what_is_harmless_is_not_touched() -> None:
     segments = [Segment("plain", RED), Segment("漢字 é 👩\u200d👧 שלום"), Segment("")]
-    assert Wall().apply(segments, BLACK) is segments
+    assert OutputSanitizer().apply(segments, BLACK) is segments
 
 
 def test_what_textual_itself_says_to_the_terminal_passes() -> None:

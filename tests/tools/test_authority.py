@@ -92,9 +92,9 @@ def settings() -> Settings:
 def fill(tx: Tx) -> None:
     """Make the world."""
     for place in WORLD:
-        new = sessions.NewSession(place.key, place.owner, origin="spawn" if place.key in PARENTS else None)
+        new = sessions.SessionInsert(place.key, place.owner, origin="spawn" if place.key in PARENTS else None)
         sessions.create(tx, new)
-    sessions.create(tx, sessions.NewSession(ADOPTED, "box", origin="spawn"))
+    sessions.create(tx, sessions.SessionInsert(ADOPTED, "box", origin="spawn"))
     for key, parent in PARENTS.items():
         sessions.update(tx, key, spawned_by=parent)
     for key in (*(place.key for place in WORLD), ADOPTED):

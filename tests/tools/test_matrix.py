@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from console.cli import run as command_line
-from console.live.desk import Desk
+from console.cli.parser import run as command_line
 from console.live.memory import Memory
+from console.live.view_model import ViewModel
 from core.agents.port import AgentEvent, Reply, Turn
 from core.config.settings import AgentSettings, Settings
 from core.mcp import call as mcp_call
@@ -247,7 +247,7 @@ async def by_tool(runtime: Runtime, caller: Place | None, tool: str, arguments: 
 
 async def by_console(runtime: Runtime, caller: Place | None, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Act in the console; the session that the operator acts for changes no right."""
-    desk = Desk(runtime, Memory(Path("/nowhere")))
+    desk = ViewModel(runtime, Memory(Path("/nowhere")))
     return await desk.call(tool, arguments, caller.key if caller is not None else None)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from console.cli import run as command_line
+from console.cli.parser import run as command_line
 from core.agents.prompt import prompt_text
 from core.config.settings import AgentSettings, Settings
 from core.mcp import call as mcp_call
@@ -259,7 +259,7 @@ async def test_files_and_the_screen_say_main(state: Path, agent: Agent) -> None:
         await desk.shows("look around")
         assert "agent:boss:main" not in desk.order
         clean("watch", desk.picture)
-        assert len([row for row in desk.app.desk.book.rows.values() if row.name == "main"]) == 1
+        assert len([row for row in desk.app.view_model.book.rows.values() if row.name == "main"]) == 1
         for key in ("P", "escape", "S", "escape", "question_mark", "escape", "o", "escape"):
             await desk.press(key)
             clean(f"after {key}", desk.picture)

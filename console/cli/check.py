@@ -1,0 +1,119 @@
+"""`switchboard check`: whether everything that is stored fits together, and mending what can be mended."""
+
+import argparse
+import contextlib
+import os
+import sqlite3
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from console.cli.output import LONGEST_SENTENCE, draws_unicode, print_json, write_line
+from console.live.text.clean import clean_line
+from console.live.text.words import counted
+from core.clock import SystemClock
+from core.config.paths import Places
+from core.model.errors import Invalid, NotFound
+from core.store.database import DATABASE_NAME, Store, explained
+from core.store.lock import OwnerLock, current_owner
+from core.store.maintenance.backup import holds_database
+from core.store.maintenance.check import Problem, check
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a look at a state directory found.
+
+    Attributes:
+        mended: Was wrong and is not any more.
+        wrong: Is wrong.
+    """
+
+    sessions: int
+    messages: int
+    mended: list[Problem]
+    wrong: list[Problem]
+
+
+def run_check(options: argparse.Namespace, places: Places) -> int:
+    """Look, mend if that is wanted, say what was found, and return the exit code.
+
+    Raises:
+        SwitchboardError: There is nothing to look at, or it may not be mended now.
+    """
+    if options.gateway is not None:
+        raise Invalid("check works on a state directory of this machine: leave --gateway out")
+    if not holds_database(places.state):
+        raise NotFound(f"the state directory {places.state} holds no {DATABASE_NAME}: there is nothing to check")
+    with _opened(places, mend=options.mend) as db:
+        found = look(db, places, mend=options.mend)
+    if options.json:
+        rows = [{"topic": each.topic, "found": each.words, "mended": True} for each in found.mended]
+        rows += [
+            {"topic": each.topic, "found": each.words, "mended": False, "canBeMended": each.mend is not None}
+            for each in found.wrong
+        ]
+        counts = {"sessions": found.sessions, "messages": found.messages}
+        print_json({"ok": not found.wrong, "stateDir": str(places.state), **counts, "problems": rows})
+    else:
+        _print(found, places)
+    return int(bool(found.wrong))
+
+
+def look(db: sqlite3.Connection, places: Places, *, mend: bool) -> CheckResult:
+    """Check, mend, and check again what is left."""
+    problems = _problems(db, places)
+    mended: list[Problem] = []
+    if mend and any(problem.mend is not None for problem in problems):
+        for problem in problems:
+            if problem.mend is not None:
+                db.execute("BEGIN IMMEDIATE")
+                problem.mend(db)
+                db.execute("COMMIT")
+        left = _problems(db, places)
+        mended = [problem for problem in problems if problem.words not in {each.words for each in left}]
+        problems = left
+    (sessions,) = db.execute("SELECT count(*) FROM sessions").fetchone()
+    (messages,) = db.execute("SELECT count(*) FROM messages").fetchone()
+    return CheckResult(sessions, messages, mended, problems)
+
+
+def _problems(db: sqlite3.Connection, places: Places) -> list[Problem]:
+    """Check what is there at one moment."""
+    owner = current_owner(places.state)
+    db.execute("BEGIN")
+    try:
+        return list(check(db, places.state, is_owned=owner is not None and owner.pid != os.getpid()))
+    finally:
+        db.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def _opened(places: Places, *, mend: bool) -> Generator[sqlite3.Connection]:
+    """Open the database, and own the directory if it is to be mended."""
+    clock = SystemClock()
+    with contextlib.ExitStack() as stack:
+        if mend:
+            lock = OwnerLock.acquire(places.state, "check", clock.now_ms())
+            stack.callback(lock.release)
+        store = stack.enter_context(contextlib.closing(Store.open(places.state, clock)))
+        stack.enter_context(explained(places.state))
+        yield store.db
+
+
+def _print(found: CheckResult, places: Places) -> None:
+    good, bad, arrow = ("✓", "×", "→") if draws_unicode() else ("+", "x", "->")
+    for problem in found.mended:
+        _say(f"{good} {problem.topic}: {problem.words}: mended")
+    for problem in found.wrong:
+        _say(f"{bad} {problem.topic}: {problem.words}")
+        write_line(f"  {arrow} {'`switchboard check --mend` mends it' if problem.mend is not None else ADVICE}")
+    what = f"{counted(found.sessions, 'session')}, {counted(found.messages, 'message')}"
+    if not found.wrong:
+        _say(f"{good} {places.state}: {what}: everything fits together")
+
+
+ADVICE = "nothing here can mend that: restore a backup, or go on with what is there"
+
+
+def _say(line: str) -> None:
+    write_line(clean_line(line, LONGEST_SENTENCE))

@@ -1,0 +1,349 @@
+"""The commands that do one thing and leave (architecture#command-line). Each works on the same tools as agents and the
+console."""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import textwrap
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from console.cli.output import print_error, print_json, print_table, print_text, write_line
+from console.hosts.remote_host import AnyHost, check_is_one, open_host
+from console.live.text.clean import clean, clean_line
+from console.live.text.words import age, counted, tokens
+from core.config.paths import Places, find_places
+from core.model.access import ALL, OPERATOR, Operator, SessionCaller
+from core.model.errors import Conflict, Invalid, Unavailable
+from core.model.keys import shown
+from core.model.money import dollars
+from core.model.sessions import Session, SessionPatch
+from core.runtime.commands import POLICY_WORDS
+from core.tools.dispatch import dispatch
+from core.tools.target import canonical, policy_subject
+
+if TYPE_CHECKING:
+    from core.gateway import Gateway
+    from core.model.access import Caller
+
+HISTORY_PAGE: Final = 200
+LONGEST_CALL: Final = 2000
+Command = Callable[["OneShot", argparse.Namespace], Awaitable[int]]
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run one command and return its exit code.
+
+    Raises:
+        SwitchboardError: What kept it from being done.
+    """
+    places = find_places(options.state, options.config)
+    if options.command == "doctor":
+        from console.cli.doctor import examine
+
+        return examine(places, options.gateway, as_json=options.json)
+    check_is_one(options.gateway)
+    if options.command in {"connect", "gateways"}:
+        from console.cli.connect import run_connect, run_gateways
+
+        return (run_connect if options.command == "connect" else run_gateways)(options, places)
+    if options.command in {"backup", "restore"}:
+        from console.cli.backup import run_backup, run_restore
+
+        return (run_backup if options.command == "backup" else run_restore)(options, places)
+    if options.command == "check":
+        from console.cli.check import run_check
+
+        return run_check(options, places)
+    if options.command == "devices":
+        from console.cli.devices import run_devices
+
+        return run_devices(options, places)
+    if options.command == "import":
+        from console.cli.importing import run_import
+
+        return run_import(options, places)
+    if options.command == "send" and options.message == "-":
+        options.message = _read_stdin()
+    return asyncio.run(_run(options, places))
+
+
+async def _run(options: argparse.Namespace, places: Places) -> int:
+    shot = OneShot(open_host(places, options.gateway, pace=0.0), options)
+    stop = Stop()
+    try:
+        await shot.host.ready()
+        return await _commands()[options.command](shot, options)
+    except asyncio.CancelledError:
+        shot.interrupted(f"stopped by {signal.Signals(stop.number).name}{shot.left_behind}")
+        return 128 + stop.number
+    finally:
+        await shot.host.close()
+
+
+class Stop:
+    """Cancels the command when the process is told to end; told a second time, the process ends at once.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._task = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop, number)
+
+    def _stop(self, number: int) -> None:
+        assert self._task is not None, "a command runs in a task"
+        self.number = number
+        self._task.cancel()
+        for handled in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(handled)
+            signal.signal(handled, signal.SIG_DFL)
+
+
+def _read_stdin() -> str:
+    if sys.stdin is None:
+        raise Invalid("there is no message: stdin is closed")
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise Invalid("the message on stdin is not UTF-8 text") from None
+
+
+class OneShot:
+    """What the commands share.
+
+    Attributes:
+        works: The command is one that changes something.
+    """
+
+    def __init__(self, host: "AnyHost", options: argparse.Namespace) -> None:
+        self.host = host
+        self.gateway = host.gateway
+        self._command = str(options.command)
+        self._json = bool(options.json)
+        self._answered = False
+        self.works = False
+
+    def answer(self, document: Mapping[str, Any]) -> bool:
+        """Print the one document of --json; whether that was asked for."""
+        if self._json:
+            self._answered = True
+            print_json(document)
+        return self._json
+
+    def interrupted(self, sentence: str) -> None:
+        """Say that the command was stopped: on stderr, or as the document of --json if there is none yet."""
+        if self._answered or not self.answer({"status": "error", "code": "interrupted", "error": sentence}):
+            print_error(sentence)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], sender: str | None = None) -> dict[str, Any]:
+        """Call a session tool as the operator; arguments that are None are left out."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return await dispatch(self.gateway, Operator(sender), tool, given)
+
+    @property
+    def left_behind(self) -> str:
+        """What becomes of what is at work when the command is stopped now, as the end of a sentence."""
+        if self.host.active_runs:
+            return "; what was at work ends as interrupted, what was said is kept"
+        return f"; what is at work goes on at {self.host.runner}" if self.works and not self.host.owns else ""
+
+    def shown(self, key: str) -> str:
+        """Return a key as the list shows it, harmless."""
+        return clean_line(shown(key, self.gateway.rules.whose_main(OPERATOR)))
+
+    async def find(self, key: str) -> Session:
+        """Return the session that a KEY means."""
+        return await self.gateway.get_session(canonical(self.gateway, OPERATOR, key), ALL)
+
+    async def work(self, *, run_own: bool = True) -> None:
+        """Be ready to change something, and to run what this command starts where nobody else does."""
+        self.works = True
+        await self.host.start(self._command, run_all=False, run_own=run_own)
+
+
+async def _list(shot: OneShot, options: argparse.Namespace) -> int:
+    arguments = {
+        "kinds": options.kinds,
+        "limit": options.limit,
+        "activeMinutes": options.active,
+        "search": options.search,
+        "archived": options.archived,
+    }
+    result = await shot.call("sessions_list", arguments)
+    if shot.answer(result):
+        return 0
+    if not result["sessions"]:
+        narrowed = options.search or options.kinds or options.active or options.archived
+        write_line("no session matches" if narrowed else "no sessions yet: `switchboard send main hello` makes one")
+        return 0
+    now = shot.gateway.now_ms()
+    rows = [
+        [
+            row["key"],
+            row.get("label") or row.get("displayName", ""),
+            row["kind"],
+            row["channel"],
+            row.get("status", "idle"),
+            age(now - row["updatedAt"]),
+            tokens(row["totalTokens"]) if "totalTokens" in row else "",
+            dollars(row["estimatedCostUsd"]) if "estimatedCostUsd" in row else "",
+            row.get("sendPolicy", ""),
+        ]
+        for row in result["sessions"]
+    ]
+    heads = ("KEY", "LABEL", "KIND", "CHANNEL", "STATE", "AGE", "TOKENS", "COST", "POLICY")
+    print_table(heads, rows, right=frozenset({5, 6, 7}))
+    if "nextOffset" in result:
+        write_line(f"… more: --limit {min(200, 2 * options.limit)}")
+    return 0
+
+
+async def _history(shot: OneShot, options: argparse.Namespace) -> int:
+    arguments = {"sessionKey": options.key, "limit": options.limit, "includeTools": options.tools}
+    result = await shot.call("sessions_history", arguments)
+    if shot.answer(result):
+        return 0
+    for message in result["messages"]:
+        print_message(message)
+    if not result["messages"]:
+        write_line("no messages yet")
+    return 0
+
+
+async def _policy(shot: OneShot, options: argparse.Namespace) -> int:
+    session = await policy_subject(shot.gateway, options.key)
+    if options.word is not None:
+        await shot.work()
+        patch = SessionPatch({"sendPolicy": POLICY_WORDS[options.word]})
+        session = await shot.gateway.patch(session.session_id or session.key, patch, OPERATOR)
+    decision, override = shot.gateway.policy_of(session), session.send_policy or "inherit"
+    result: dict[str, Any] = {"key": session.key, "override": override}
+    if not session.session_id:
+        result["waiting"] = session.send_policy is not None
+    if decision is not None:
+        result |= {"effective": decision.effective, "decidedBy": list(decision.decided_by)}
+    if not shot.answer(result):
+        told = f"{decision.effective} by {decision.reason}" if decision is not None else f"override {override}"
+        if not session.session_id:
+            waits = ", which waits for it" if session.send_policy is not None else ""
+            told += f"{waits} (there is no such session yet)"
+        write_line(f"{shot.shown(session.key)}: {told}")
+    return 0
+
+
+async def _abort(shot: OneShot, options: argparse.Namespace) -> int:
+    session = await shot.find(options.key)
+    await shot.work()
+    stopped = await shot.gateway.abort(session.session_id, OPERATOR)
+    if not shot.answer({"key": session.key, "aborted": bool(stopped), "runIds": stopped}):
+        runs = f"stopped {counted(len(stopped), 'run')}"
+        write_line(f"{shot.shown(session.key)}: {runs if stopped else 'nothing to stop'}")
+    return 0
+
+
+async def _search(shot: OneShot, options: argparse.Namespace) -> int:
+    text = " ".join(options.text).strip()
+    if not text:
+        raise Invalid("there is nothing to search for: give a word")
+    result = await shot.call("sessions_search", {"query": text, "limit": options.limit, "sessionKey": options.inside})
+    if shot.answer(result):
+        return 0
+    now = shot.gateway.now_ms()
+    rows = [
+        [hit["sessionKey"], str(hit["seq"]), age(now - hit["timestamp"]), hit["snippet"]] for hit in result["results"]
+    ]
+    if rows:
+        print_table(("KEY", "SEQ", "AGE", "WORDS"), rows, right=frozenset({1, 2}))
+    else:
+        write_line("no match" + (" where it was looked" if result.get("unsearched") else ""))
+    for each in result.get("unsearched", ()):
+        write_line(clean_line(f"not searched: {each['place']}: {each['reason']}", LONGEST_CALL))
+    return 0
+
+
+async def _export(shot: OneShot, options: argparse.Namespace) -> int:
+    from console.operations import export_text
+
+    session = await shot.find(options.key)
+    pages: list[list[dict[str, Any]]] = []
+    texts: list[str] = []
+    before: int | None = None
+    ref = canonical(shot.gateway, OPERATOR, options.key)
+    while True:
+        page = await shot.gateway.history(ref, ALL, limit=HISTORY_PAGE, before=before)
+        pages.append([message.as_json() for message in page.messages])
+        texts.append("".join(export_text(message) for message in page.messages))
+        before = page.before
+        if before is None:
+            break
+    messages = [message for part in reversed(pages) for message in part]
+    if not shot.answer({"sessionKey": session.key, "sessionId": page.session_id, "messages": messages}):
+        print_text("".join(reversed(texts)).rstrip())
+    return 0
+
+
+async def _mcp(shot: OneShot, options: argparse.Namespace) -> int:
+    serve = await asyncio.to_thread(_load_mcp)
+    caller: Caller = OPERATOR
+    if options.caller:
+        session = await shot.find(options.caller)
+        caller = SessionCaller(session.key, agent_id=session.agent_id)
+    try:
+        await shot.host.start("mcp")
+    except Conflict as error:
+        print_error(error.message)
+    await serve(shot.gateway, caller)
+    await shot.host.drained()
+    return 0
+
+
+def _load_mcp() -> "Callable[[Gateway, Caller], Awaitable[None]]":
+    try:
+        from core.mcp import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
+            raise
+        raise Unavailable(
+            "the library mcp is missing: install it with `pip install 'switchboard-console[mcp]'`"
+        ) from None
+    return serve
+
+
+def print_message(message: Mapping[str, Any]) -> None:
+    provenance = message.get("provenance")
+    who = message["role"] if provenance is None else f"{provenance['sourceSessionKey']} → {message['role']}"
+    if message["role"] == "toolResult":
+        who = f"{message.get('toolName', 'tool')} {'failed' if message.get('isError') else 'answered'}"
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message["timestamp"] / 1000))
+    write_line(f"{message['seq']}  {when}  {clean_line(who)}")
+    for block in message["content"]:
+        if block.get("type") == "text":
+            write_line(textwrap.indent(clean(str(block["text"])).rstrip(), "    "))
+        elif block.get("type") == "toolCall":
+            call = f"{block.get('name')} {json.dumps(block.get('arguments'), ensure_ascii=False)}"
+            write_line(f"    ▸ {clean_line(call, LONGEST_CALL)}")
+
+
+def _commands() -> Mapping[str, Command]:
+    """Return what carries each command out."""
+    from console.cli import follow, work
+
+    return {
+        "list": _list,
+        "history": _history,
+        "follow": follow.follow,
+        "send": work.send,
+        "spawn": work.spawn,
+        "policy": _policy,
+        "abort": _abort,
+        "search": _search,
+        "export": _export,
+        "mcp": _mcp,
+    }

@@ -1,0 +1,112 @@
+"""`switchboard import DIR`: bring the sessions of an OpenClaw state directory in."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+from console.cli.commands import Stop
+from console.cli.output import LONGEST_SENTENCE, print_error, print_json, print_progress, write_line
+from console.live.text.clean import clean_line
+from core.clock import SystemClock
+from core.config.load import load
+from core.config.paths import Places, absolute
+from core.imports.importer import Progress, import_directory
+from core.imports.report import ImportReport
+from core.store import sessions
+from core.store.database import Store
+from core.store.lock import OwnerLock
+
+FIRST_SECONDS: Final = 0.2
+TELL_SECONDS: Final = 1.0
+"""Between two lines that tell how far it is; the first one comes sooner, and not at all for a small import."""
+
+
+def run_import(options: argparse.Namespace, places: Places) -> int:
+    """Import what DIR holds, print what came of it, and return the exit code.
+
+    Raises:
+        SwitchboardError: Nothing could be imported: the sentence says why.
+    """
+    return asyncio.run(_run(options, places))
+
+
+async def _run(options: argparse.Namespace, places: Places) -> int:
+    settings = load(places)
+    progress, stop = Progress(), Stop()
+    with _owned(places) as store:
+        telling = asyncio.create_task(_tell(progress))
+        try:
+            directory = absolute(Path(options.directory))
+            report = await import_directory(store, directory, progress, global_agent=settings.rules.global_agent)
+        except asyncio.CancelledError:
+            sentence = (
+                f"stopped by {signal.Signals(stop.number).name} after {progress.sessions} of {progress.total} sessions;"
+                " the same command goes on from there"
+            )
+            _say_stopped(sentence, as_json=options.json)
+            return 128 + stop.number
+        finally:
+            telling.cancel()
+    strangers = sorted({agent for agent in report.agents if agent not in settings.agents})
+    if strangers:
+        names = ", ".join(strangers)
+        report.notices.append(f"not configured here, so nothing runs in their sessions until they are: agents {names}")
+    if options.json:
+        print_json(report.as_json())
+    else:
+        _print(report)
+    return 1 if report.failed else 0
+
+
+@contextlib.contextmanager
+def _owned(places: Places) -> Generator[Store]:
+    """Take the state directory over for writing, without running any work that waits in it."""
+    clock = SystemClock()
+    store = Store.open(places.state, clock)
+    with contextlib.closing(store):
+        lock = OwnerLock.acquire(places.state, "import", clock.now_ms())
+        try:
+            store.start_writer(sessions.finish)
+            yield store
+        finally:
+            store.close()  # before the lock is given up
+            lock.release()
+
+
+async def _tell(progress: Progress) -> None:
+    """Tell on stderr how far it is, as long as it takes."""
+    pause = FIRST_SECONDS
+    while True:
+        await asyncio.sleep(pause)
+        if progress.total:
+            pause = TELL_SECONDS
+            print_progress(f"{progress.sessions:,} of {progress.total:,} sessions, {progress.messages:,} messages")
+
+
+def _say_stopped(sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"status": "error", "code": "interrupted", "error": sentence})
+    else:
+        print_error(sentence)
+
+
+def _print(report: ImportReport) -> None:
+    write_line(f"from {clean_line(report.directory, LONGEST_SENTENCE)}")
+    for count, words in (
+        (report.imported, "new"),
+        (report.extended, "with new messages"),
+        (report.unchanged, "unchanged"),
+    ):
+        write_line(f"{count:>9,}  sessions {words}")
+    write_line(f"{report.messages:>9,}  messages written, of {report.transcripts:,} new transcripts")
+    for words, reason in report.skipped.reasons.items():
+        examples = ", ".join(reason.examples) + (", …" if reason.count > len(reason.examples) else "")
+        write_line(f"{reason.count:>9,}  " + clean_line(f"left out: {words} ({examples})", LONGEST_SENTENCE))
+    for notice in report.notices:
+        write_line(clean_line(f"note: {notice}", LONGEST_SENTENCE))
+    for sentence in report.failed:
+        print_error(sentence)

@@ -1,0 +1,94 @@
+"""What commands print: plain lines that no text from a session can turn into anything else, or one JSON document."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TextIO
+
+from console.live.text.clean import HARMLESS, clean, clean_line
+from core.model.errors import Unavailable
+
+LONGEST_SENTENCE: Final = 2000
+_ESCAPED: Final = {
+    code: f"\\u{code:04x}" if code < 0x10000 else json.dumps(chr(code))[1:-1] for code in HARMLESS if code >= 0x20
+}
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document; characters that a terminal would obey are escaped, which JSON readers undo."""
+    write_line(_harmless_json(document, indent=2))
+
+
+def print_json_line(document: Mapping[str, Any]) -> None:
+    """Print one JSON document of several on a line of its own."""
+    write_line(_harmless_json(document, indent=None))
+
+
+def print_text(text: str) -> None:
+    """Print words of a session, cleaned."""
+    write_line(clean(text))
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
+    """Print rows in straight columns; the last one is not padded.
+
+    Args:
+        right: Indexes of columns that are right-aligned.
+    """
+    from rich.cells import cell_len
+
+    cleaned = [[clean_line(cell) for cell in row] for row in rows]
+    widths = [max(cell_len(row[n]) for row in [list(heads), *cleaned]) for n in range(len(heads))]
+    for row in [list(heads), *cleaned]:
+        cells: list[str] = []
+        for n, cell in enumerate(row):
+            pad = " " * (widths[n] - cell_len(cell))
+            cells.append(pad + cell if n in right else cell + (pad if n < len(row) - 1 else ""))
+        write_line("  ".join(cells).rstrip())
+
+
+def print_error(sentence: str) -> None:
+    """Print one sentence on stderr."""
+    _write(sys.stderr, f"switchboard: {clean_line(sentence, LONGEST_SENTENCE)}\n")
+
+
+def print_progress(sentence: str) -> None:
+    """Tell on stderr what is going on."""
+    _write(sys.stderr, f"{clean_line(sentence, 400)}\n")
+
+
+def write_line(text: str) -> None:
+    """Print a line that is harmless already."""
+    _write(sys.stdout, text + "\n")
+
+
+def draws_unicode() -> bool:
+    """Whether what is printed may hold more than ASCII."""
+    return sys.stdout is not None and "utf" in (sys.stdout.encoding or "").lower()
+
+
+def _harmless_json(document: Mapping[str, Any], *, indent: int | None) -> str:
+    return json.dumps(document, ensure_ascii=not draws_unicode(), indent=indent).translate(_ESCAPED)
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    """Write at once; a reader that has gone is told no more, and the work goes on without it.
+
+    Raises:
+        Unavailable: The output cannot be written: its disk is full.
+    """
+    if stream is None:  # closed before the start
+        return
+    try:
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            encoding = stream.encoding or "ascii"
+            stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+    except OSError as error:
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device; else the same bytes fail again at the exit
+            os.dup2(nowhere.fileno(), stream.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise Unavailable(f"the output cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,44 @@
+"""What the command palette offers: every action with its key, and every session by name."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.app import SystemCommand
+from textual.screen import Screen
+
+from console.live.text.words import age
+from console.screens.page import Page
+from console.screens.watch_keys import WatchScreen
+
+if TYPE_CHECKING:
+    from console.app import SwitchboardApp
+
+SESSIONS = 500
+
+
+def commands(app: "SwitchboardApp", screen: Screen[Any]) -> Iterable[SystemCommand]:
+    """Return the commands that make sense on a screen."""
+    if isinstance(screen, Page):
+        for action in screen.actions:
+            reason = screen.why_not(action.id)
+            help_ = _unmarked(f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}")
+            yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
+    if not isinstance(screen, WatchScreen):
+        return
+    state = screen.state
+    for action in screen.actions:
+        reason = action.why_not(state)
+        help_ = _unmarked(f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}")
+        yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
+    yield SystemCommand("theme", "Choose other colours", app.action_change_theme)
+    rows = sorted(app.view_model.book.rows.values(), key=lambda row: -row.session.updated_at)[:SESSIONS]
+    for row in rows:
+        ago = age(app.view_model.now_ms(row.session.key) - row.session.updated_at)
+        help_ = f"{app.view_model.place_of(row.session.key)} {_unmarked(row.key)}, {row.look}, {ago}".lstrip()
+        yield SystemCommand(f"go to {_unmarked(row.name)}", help_, partial(screen.go_to, row.session.key))
+
+
+def _unmarked(text: str) -> str:
+    """Return text of a session so that the palette, which reads markup, shows it as it is."""
+    return text.replace("[", "\\[")

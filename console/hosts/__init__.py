@@ -1,0 +1,1 @@
+"""What one process works on: the bundled runtime, gateways elsewhere, and who else it answers."""

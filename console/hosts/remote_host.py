@@ -1,0 +1,206 @@
+"""Gateways elsewhere as what a process works on: one of them, or several at once, the bundled runtime among them."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from console.quiet import keep_quiet
+from core.child_process import in_child_process
+from core.clock import SystemClock
+from core.config.gateways import LOCAL
+from core.config.paths import Places
+from core.model.errors import Invalid, SwitchboardError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.hosts.host import Host
+    from console.profiles import ProfileGateway, Profiles
+    from core.config.settings import GatewaySettings, Settings
+    from core.gateway import Gateway
+
+
+class RemoteHost:
+    """What one process works on when it works on gateways elsewhere; its surface is that of `Host`.
+
+    Args:
+        settings: The configuration of this machine, which names the gateways and says what the operator likes.
+        chosen: The gateways; they are being connected to from now on.
+        local: The bundled runtime, when it is one of them.
+
+    Attributes:
+        kept: The connections, by name.
+    """
+
+    hint = ""
+
+    def __init__(
+        self,
+        places: Places,
+        settings: "Settings",
+        profiles: "Profiles",
+        chosen: "Sequence[GatewaySettings]",
+        local: "Host | None" = None,
+    ) -> None:
+        keep_quiet()
+        self.places = places
+        self.configured: Settings | None = settings
+        self.local = local
+        self._profiles = profiles
+        clock = SystemClock()
+        self.kept: dict[str, ProfileGateway] = {each.name: profiles.connect(each, clock) for each in chosen}
+
+    @property
+    def state(self) -> Path:
+        """The state directory of this machine, where the console remembers."""
+        return self.places.state
+
+    @property
+    def here(self) -> "Gateway | None":
+        """The bundled runtime, when it is worked on."""
+        return self.local.runtime if self.local is not None else None
+
+    @property
+    def gateway(self) -> "Gateway":
+        """The one gateway of a command."""
+        return next(iter(self.kept.values()))
+
+    @property
+    def started(self) -> bool:
+        """Whether the configuration is in use, so that it can be read again."""
+        return self.local is None or self.local.started
+
+    @property
+    def owns(self) -> bool:
+        """Whether this process runs the work."""
+        return self.local is not None and self.local.owns
+
+    @property
+    def runner(self) -> str:
+        """Who runs the work, for a sentence."""
+        return f"the gateway {next(iter(self.kept))}"
+
+    @property
+    def active_runs(self) -> list[str]:
+        """Ids of the runs at work in this process."""
+        return self.local.active_runs if self.local is not None else []
+
+    async def drained(self) -> None:
+        """Wait until no run is at work in this process and none may start."""
+        if self.local is not None:
+            await self.local.drained()
+
+    async def profiles(self) -> "Profiles":
+        """Return the gateways that are known by name."""
+        return self._profiles
+
+    async def ready(self) -> None:
+        """Wait until the gateway answers.
+
+        Raises:
+            SwitchboardError: It does not; the sentence says why and what to do.
+        """
+        for gateway in self.kept.values():
+            await gateway.opened()
+
+    async def watch(self) -> None:
+        """Hear of what happens: a gateway elsewhere tells of it by itself."""
+
+    def expect_start(self) -> None:
+        """See `Host.expect_start`."""
+        if self.local is not None:
+            self.local.expect_start()
+
+    def expect_no_start(self) -> None:
+        """See `Host.expect_no_start`."""
+        if self.local is not None:
+            self.local.expect_no_start()
+
+    async def start(self, command: str, *, run_all: bool = True, run_own: bool = True) -> None:
+        """Start the bundled runtime, when it is worked on; see `Host.start`."""
+        if self.local is not None:
+            await self.local.start(command, run_all=run_all, run_own=run_own)
+
+    async def read_again(self) -> str | None:
+        """Read the configuration now, and return what is wrong with it, or nothing; the gateways stay as they are.
+
+        None where the bundled runtime tells what came of it.
+        """
+        if self.local is not None:
+            return await self.local.read_again()
+        try:
+            self.configured = await asyncio.to_thread(in_child_process, _load_settings, self.places)
+        except SwitchboardError as error:
+            return error.message
+        return ""
+
+    async def close(self) -> None:
+        """End all connections, and what is at work here."""
+        await asyncio.gather(*(gateway.close() for gateway in self.kept.values()))
+        if self.local is not None:
+            await self.local.close()
+
+
+AnyHost: TypeAlias = "Host | RemoteHost"
+
+
+def open_host(places: Places, gateways: str | None, *, pace: float | None = None) -> AnyHost:
+    """Open what `--gateway` names, without it the bundled runtime; the loop runs already.
+
+    Raises:
+        SwitchboardError: The state, the configuration or a name cannot be used.
+    """
+    if gateways is None or gateways == LOCAL:
+        return _open_here(places, pace)
+    return open_elsewhere(places, gateways, read_known(places), pace=pace)
+
+
+def read_known(places: Places) -> "tuple[Settings, Profiles]":
+    """Return the configuration, and the gateways that are known by name.
+
+    Raises:
+        SwitchboardError: One of them cannot be used.
+    """
+    from console.profiles import Profiles
+
+    settings = _load_settings(places)
+    return settings, Profiles(settings.gateways, places.state)
+
+
+def open_elsewhere(
+    places: Places, gateways: str, known: "tuple[Settings, Profiles]", *, pace: float | None = None
+) -> AnyHost:
+    """Open what `--gateway` names, by what is known.
+
+    Raises:
+        SwitchboardError: The state or a name cannot be used.
+    """
+    from console.profiles import split_names
+
+    names = split_names(gateways)
+    settings, profiles = known
+    chosen = [profiles.find(name) for name in names if name != LOCAL]
+    here = _open_here(places, pace) if LOCAL in names else None
+    return RemoteHost(places, settings, profiles, chosen, here) if chosen or here is None else here
+
+
+def _open_here(places: Places, pace: float | None) -> "Host":
+    from console.hosts.host import Host
+
+    return Host(places, pace=pace)
+
+
+def check_is_one(gateways: str | None) -> None:
+    """Do nothing when `--gateway` names one gateway.
+
+    Raises:
+        Invalid: It names several, which only the console can show at once.
+    """
+    if gateways is not None and "," in gateways:
+        raise Invalid("only the console works on several gateways at once: name one")
+
+
+def _load_settings(places: Places) -> "Settings":
+    from core.config.load import load
+
+    return load(places)

@@ -1,0 +1,1 @@
+"""Words for the operator, made of data: cleaned, counted, cut."""

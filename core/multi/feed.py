@@ -1,0 +1,145 @@
+"""The streams of several gateways as one: a task for each, and nobody's silence holds the others up.
+
+A stream is only read on while there is room, so a reader that falls behind fills the queues of the gateways, and each
+of them tells its own gap.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
+
+from core.gateway import Feed
+from core.model.events import Cursor, DurableEvent, Event
+
+QUEUE_EVENTS: Final = 1024
+
+Owner = Callable[[str], str]
+"""Returns the name of the gateway that a key belongs to."""
+Follow = Callable[[str, Event], Iterable[Event]]
+"""Returns what else is to be told after an event of a gateway."""
+
+
+class MergedFeed:
+    """One subscriber's stream; see `core.gateway.Feed`.
+
+    Args:
+        home: The gateway whose cursor is the stream's.
+    """
+
+    def __init__(self, home: str, owner: Owner, follow: Follow, leave: Callable[["MergedFeed"], None]) -> None:
+        self._home = home
+        self._owner = owner
+        self._follow = follow
+        self._leave = leave
+        self._cursor: Cursor = 0
+        self._feeds: dict[str, Feed] = {}
+        self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._watched: set[str | None] = set()
+        self._queue: deque[tuple[str, Event]] = deque()
+        self._filled = asyncio.Event()
+        self._room = asyncio.Event()
+        self._iterated = False
+        self._closed = False
+        self._error: BaseException | None = None
+
+    @property
+    def cursor(self) -> Cursor:
+        """The `rev` of the home gateway up to which everything durable has been handed out."""
+        return self._cursor
+
+    def watch(self, key: str | None) -> None:
+        """Want the messages, deltas and tool progress of a session, or of every one."""
+        self._watched.add(key)
+        for feed in self._meant(key):
+            feed.watch(key)
+
+    def unwatch(self, key: str | None) -> None:
+        """Want them no longer."""
+        self._watched.discard(key)
+        for feed in self._meant(key):
+            feed.unwatch(key)
+
+    def add(self, name: str, feed: Feed) -> None:
+        """Read a gateway's stream too."""
+        if name == self._home:
+            self._cursor = feed.cursor
+        self._feeds[name] = feed
+        for key in self._watched:
+            if key is None or self._owner(key) == name:
+                feed.watch(key)
+        if self._iterated:
+            self._begin(name)
+
+    def remove(self, name: str) -> None:
+        """Read a gateway's stream no longer; what was heard of it already is dropped."""
+        feed, pump = self._feeds.pop(name, None), self._pumps.pop(name, None)
+        if pump is not None:
+            pump.cancel()
+        if feed is not None:
+            feed.close()
+        self._queue = deque(entry for entry in self._queue if entry[0] != name)
+        self._room.set()
+
+    def tell(self, name: str, event: Event) -> None:
+        """Hand out an event."""
+        self._queue.append((name, event))
+        self._filled.set()
+
+    def close(self) -> None:
+        """End the stream; what is queued is dropped."""
+        if not self._closed:
+            self._closed = True
+            self._leave(self)
+            for name in list(self._feeds):
+                self.remove(name)
+            self._filled.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate over events until the feed is closed, or every gateway has ended its stream."""
+        if not self._iterated:
+            self._iterated = True
+            for name in self._feeds:
+                self._begin(name)
+        while not self._closed:
+            if self._queue:
+                yield self._next()
+            elif self._error is not None:
+                raise self._error
+            elif all(pump.done() for pump in self._pumps.values()):
+                return
+            else:
+                self._filled.clear()
+                await self._filled.wait()
+
+    def _next(self) -> Event:
+        name, event = self._queue.popleft()
+        if len(self._queue) < QUEUE_EVENTS:
+            self._room.set()
+        if name == self._home and isinstance(event, DurableEvent):
+            self._cursor = event.rev
+        return event
+
+    def _begin(self, name: str) -> None:
+        self._pumps[name] = pump = asyncio.get_running_loop().create_task(self._pump(name), name=f"feed {name}")
+        pump.add_done_callback(self._ended)
+
+    async def _pump(self, name: str) -> None:
+        async for event in self._feeds[name]:
+            while len(self._queue) >= QUEUE_EVENTS:
+                self._room.clear()
+                await self._room.wait()
+            self.tell(name, event)
+            for more in self._follow(name, event):
+                self.tell(name, more)
+
+    def _ended(self, pump: asyncio.Task[None]) -> None:
+        if not pump.cancelled():
+            self._error = self._error or pump.exception()
+        self._filled.set()
+
+    def _meant(self, key: str | None) -> list[Feed]:
+        if key is None:
+            return list(self._feeds.values())
+        feed = self._feeds.get(self._owner(key))
+        return [feed] if feed is not None else []

@@ -1,0 +1,1 @@
+"""Gateways of ours elsewhere: the port over our own dialect, which loses nothing (protocol#our-methods)."""

@@ -1,0 +1,1 @@
+"""Gateways of OpenClaw: the port over what they speak, as far as each of them takes it."""

@@ -1,0 +1,383 @@
+"""What is known of an OpenClaw gateway, kept true: read once after each connection, then from its events.
+
+The list of sessions is read when a connection comes up and never again while it holds; a gateway with thousands of
+sessions needs seconds for it. After a connection was lost, the list is compared with what was known, and the
+transcripts that somebody watches are read on from where they ended.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
+
+from core.gateway import AgentInfo
+from core.model.access import Scope
+from core.model.connection import Connection
+from core.model.errors import NotFound, SwitchboardError, Unavailable
+from core.model.events import ConnectionChanged, Delta, Reloaded
+from core.model.keys import parse, quoted
+from core.model.runs import Run, RunState
+from core.model.sessions import Session
+from core.model.wrappers import unwrapped
+from core.remote.hello import Hello, mapping, strings
+from core.remote.link import Link
+from core.remote.openclaw.dialect import ADMIN, LIST, READ, WRITE, list_params, row_of
+from core.remote.openclaw.features import Features
+from core.remote.openclaw.feed import OpenClawHub
+from core.remote.openclaw.index import Said, SessionIndex
+from core.remote.openclaw.live import LATE_SECONDS, Live
+from core.remote.openclaw.rows import allowed_tools, place_of, rows_of, text, whole, words_of
+from core.remote.openclaw.rules import read_rules
+from core.remote.openclaw.transcripts import Follower, TranscriptCache
+from core.remote.refusal import RequestNotTaken
+from core.rules.ruleset import RuleSet
+
+PAGE: Final = 200
+LIST_SECONDS: Final = 120.0
+"""An older gateway with very many sessions takes that long."""
+WAIT_SECONDS: Final = 60.0
+CLOCK_MS: Final = 5_000
+"""By so much what is reckoned of the moment when a gateway started may differ between two connections."""
+LATE_TIMES: Final = 5
+"""How often the words of an end are looked for that was told without them."""
+PAUSE_SECONDS: Final = 5.0
+"""Between two catch-ups; frames that miss without end must not keep a gateway busy."""
+_IMPLIED: Final = {READ: {READ, WRITE, ADMIN}, WRITE: {WRITE, ADMIN}}
+
+
+class GatewayCache:
+    """What is known of one gateway.
+
+    Attributes:
+        rules: As far as the gateway tells them; `rules_known` says whether it does.
+        features: What it takes.
+        allowed: Tools that it opened to calls over the wire; None when it does not tell.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link: Final = link
+        self.features: Final = Features(link)
+        self.rules = RuleSet()
+        self.rules_known = False
+        self.agents: list[AgentInfo] = []
+        self.allowed: frozenset[str] | None = None
+        self.hub: Final = OpenClawHub(link.clock.now_ms(), self._partial, self._watch)
+        self.index: Final = SessionIndex(self.hub)
+        self.live: Final = Live(
+            self.hub, link.clock, link.now_ms, self.index.run_changed, self._run_ended, self._last_words
+        )
+        self.follower: Final = Follower(self.features, self.hub, self._moved, self.live.committed)
+        self._loaded = False
+        self._turn = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._catching_up = False
+        self._behind = False
+        self._subscribed = True
+        self._names_agents = False
+        self._boot: str | None = None
+        self._began: float | None = None
+        link.on_event, link.on_up, link.on_gap, link.on_change = self._take, self._up, self._gap, self._changed
+
+    def may(self, scope: str) -> bool:
+        """Whether the connection was granted a scope, as far as is known."""
+        hello = self.link.hello
+        if hello is None or hello.scopes is None:
+            return hello is not None
+        return any(granted in _IMPLIED.get(scope, {scope}) for granted in hello.scopes)
+
+    async def ready(self) -> None:
+        """Wait for the list of sessions to be read for the first time.
+
+        Raises:
+            SwitchboardError: The gateway cannot be reached, or does not let us in; nobody waits for it.
+        """
+        while not self._loaded:
+            connection = self.link.connection
+            if connection.detail:
+                raise Unavailable(connection.detail)
+            self._turn.clear()
+            await self._turn.wait()
+
+    def find(self, ref: str, scope: Scope) -> Session:
+        """Return a session by key or id.
+
+        Raises:
+            NotFound: There is none in this scope.
+        """
+        session = self.index.by_ref(ref)
+        if session is None or not self.index.sees(scope, session):
+            raise NotFound(f"there is no session {quoted(ref)}")
+        return session
+
+    def for_each_agent(self, method: str) -> list[dict[str, Any]]:
+        """Return the parameters that ask something of the gateway's agents: of each, where it wants one named."""
+        if not self._names_agents or not self.features.takes(method, "agentId"):
+            return [{}]
+        return [{"agentId": agent.agent_id} for agent in self.agents]
+
+    async def close(self) -> None:
+        """End the connection and all feeds."""
+        for task in list(self._tasks):
+            task.cancel()
+        self.follower.close()
+        self.live.close()
+        await self.link.close()
+        self.hub.close()
+
+    # The connection
+
+    async def _up(self, hello: Hello) -> None:
+        self.features.forget()  # what the hello names is not all that it has
+        started_anew = self._started_anew(hello)
+        self._subscribed = await self.features.optional("sessions.subscribe") is not None
+        await self._read_rules()
+        await self._read_list(started_anew=started_anew)
+        if not self._loaded:
+            self._loaded = True
+            self.hub.tell(Reloaded())
+        self._turn.set()
+
+    async def _read_rules(self) -> None:
+        agents = await self.features.optional("agents.list") or {}
+        self._names_agents = agents.get("selectionRequired") is True
+        told = await self.features.optional("config.get")  # it is the gateway's to say who reads its configuration
+        config = mapping((told or {}).get("config"))
+        self.rules_known, self.allowed = bool(config), allowed_tools(config) if told is not None else None
+        self.rules = read_rules(config, agents)
+        self.index.default_agent = self.rules.default_agent
+        rows = {text(row, "id"): row for row in rows_of(agents, "agents")}
+        self.agents = [
+            AgentInfo(name, agent.name, _model(rows.get(name, {})), default=name == self.rules.default_agent)
+            for name, agent in self.rules.agents.items()
+        ]
+        self.agents.sort(key=lambda agent: not agent.default)
+
+    def _started_anew(self, hello: Hello) -> bool:
+        """Whether the gateway is another process than at the last connection, as far as it tells."""
+        began = None if hello.uptime_ms is None else self.link.now_ms() - hello.uptime_ms
+        (boot, before), (self._boot, self._began) = (self._boot, self._began), (hello.boot_id, began)
+        if boot is not None and hello.boot_id is not None:
+            return boot != hello.boot_id
+        return before is not None and began is not None and began - before > CLOCK_MS
+
+    async def _read_list(self, *, started_anew: bool = False) -> None:
+        """Read all sessions, compare them with what was known, and read on in the transcripts that are watched."""
+        before = self.hub.rev
+        rows = await self._pages(archived="all")
+        if not self.features.takes(LIST, "archived", "all") and self.features.takes(LIST, "archived"):
+            rows += await self._pages(archived=True)  # it has two lists
+        interrupted = self.live.interrupted() if self._loaded else []
+        self.index.replace(rows, before, self.link.now_ms())
+        if started_anew:
+            self.live.cut_off(interrupted, _at_work(rows))
+        else:
+            for run in interrupted:
+                self._spawn(self._look_after(run))
+        for key in self.hub.watched_keys():
+            if self.follower.get(key) is not None:
+                self.follower.hint(key)
+
+    async def _pages(self, *, archived: bool | str) -> list[Mapping[str, Any]]:
+        rows: list[Mapping[str, Any]] = []
+
+        def params() -> dict[str, Any]:
+            return list_params(self.features, PAGE, len(rows), archived=archived)
+
+        while True:
+            answer = await self.features.ask(LIST, params, timeout=LIST_SECONDS)
+            page = rows_of(answer, "sessions")
+            rows += page
+            if not page or answer.get("hasMore") is not True or not self.features.takes(LIST, "offset"):
+                return rows
+
+    async def _look_after(self, run: Run) -> None:
+        """Ask for the end of a run that may have been missed."""
+        await self.ask_for_end(run.run_id, None)
+
+    def _gap(self) -> None:
+        self._behind = True
+        if not self._catching_up:
+            self._catching_up = True
+            self._spawn(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        try:
+            while self._behind:
+                self._behind = False
+                await self._read_list()
+                await self.link.clock.sleep(PAUSE_SECONDS)
+        finally:
+            self._catching_up = False
+
+    def _changed(self, connection: Connection) -> None:
+        self._turn.set()
+        self.hub.tell(ConnectionChanged(connection))
+
+    # Events
+
+    def _take(self, name: str, payload: object) -> None:
+        data = mapping(payload)
+        key = text(data, "sessionKey")
+        if key is None:
+            return
+        match name:
+            case "chat":
+                self.live.chat(data, self._session_id(key))
+                if not self._subscribed and (key not in self.index.rows or text(data, "state") != "delta"):
+                    self._hint(key)
+                    self._gap()  # nobody tells what became of the session, so that it has to be read
+            case "agent" | "session.tool":
+                self.live.agent(data, self._session_id(key))
+                if text(mapping(data.get("data")), "phase") in {"result", "end"}:
+                    self._hint(key)
+            case "session.message":
+                self._take_message(key, data)
+            case "sessions.changed":
+                self._take_change(key, data)
+            case _:
+                pass
+
+    def _take_message(self, key: str, data: Mapping[str, Any]) -> None:
+        message = mapping(data.get("message"))
+        place = whole(data, "messageSeq") or place_of(message)
+        stored = text(data, "messageId") is not None  # an older gateway tells of a message before it has stored it
+        at = whole(message, "timestamp") or self.link.now_ms()
+        counts = stored and not self.hub.wants(key)  # in a transcript that is followed, places come with the messages
+        said = Said(text(message, "role") or "", unwrapped(words_of(message)), place if counts else None, at)
+        row = row_of(data)
+        if row is None:
+            self.index.heard(key, said)
+        else:
+            self.index.take(row, said if stored else None)
+        if stored:
+            self._hint(key, place)
+
+    def _take_change(self, key: str, data: Mapping[str, Any]) -> None:
+        reason, phase, run_id = text(data, "reason"), text(data, "phase"), text(data, "runId")
+        if reason == "delete":
+            self.follower.forget(key)
+            self.index.remove(key)
+            return
+        row = row_of(data)
+        session = self.index.take(row) if row is not None else self.index.rows.get(key)
+        if run_id is not None and phase == "start":
+            self.live.begin(run_id, key, self._session_id(key))
+        if run_id is not None and phase in {"end", "error"}:
+            ended: RunState = "error" if phase == "error" else "done"
+            if session is not None and session.status in {"error", "aborted", "timed_out"}:
+                ended = session.status
+            self.live.end_late(run_id, ended)
+        if reason in {"reset", "compact"} or phase in {"end", "error", "message"}:
+            self._hint(key)
+
+    def _hint(self, key: str, place: int | None = None) -> None:
+        if self.hub.wants(key):
+            self.follower.hint(key, place)
+
+    def _session_id(self, key: str) -> str:
+        session = self.index.rows.get(key)
+        return session.session_id if session is not None else ""
+
+    def _watch(self, key: str) -> None:
+        if self.follower.get(key) is not None and self.link.live:
+            self.follower.hint(key)
+
+    def _partial(self, key: str | None) -> list[Delta]:
+        return list(self.live.partial(key))
+
+    def _moved(self, cached: TranscriptCache) -> None:
+        session = self.index.rows.get(cached.key)
+        if session is not None:
+            name = cached.session_id or session.session_id
+            places = {"first_seq": cached.first_seq, "last_seq": cached.last_seq}
+            self.index.put(session._replace(session_id=name, **places))
+
+    # Runs
+
+    def _run_ended(self, run: Run) -> None:
+        self._spawn(self._tell_end(run))
+
+    async def _tell_end(self, run: Run) -> None:
+        try:
+            if self.hub.wants(run.key):
+                await self.follower.sync(run.key)
+        except SwitchboardError:
+            pass  # the words will be read when the connection is back
+        finally:
+            self.live.over(run)
+
+    async def ask_for_end(self, run_id: str, seconds: float | None) -> None:
+        """Ask the gateway for the end of a run until it has ended, at most that long."""
+        clock = self.link.clock
+        began = clock.monotonic()
+        while seconds is None or clock.monotonic() - began < seconds:
+            left = WAIT_SECONDS if seconds is None else min(WAIT_SECONDS, seconds - (clock.monotonic() - began))
+            params = {"runId": run_id, "timeoutMs": max(round(left * 1000), 1)}
+            asked = clock.monotonic()
+            try:
+                answer = await self.features.ask("agent.wait", params, timeout=left + WAIT_SECONDS, again=True)
+            except RequestNotTaken:
+                return  # what is heard of it has to do
+            status = text(answer, "status")
+            if status in {"ok", "error"}:
+                if text(mapping(answer.get("terminalReply")), "text") is None:
+                    await self._words_came(run_id)
+                run = self.live.get(run_id)
+                if run is None or run.state != "queued":
+                    await self._take_end(run_id, answer)
+                    return
+            if clock.monotonic() - asked < 1:  # it does not know the run, and does not wait for it either
+                await clock.sleep(1)
+
+    async def _words_came(self, run_id: str) -> None:
+        """Wait for what knows more of an end: its words, or that the message is queued; they may be late."""
+        for _ in range(LATE_TIMES):
+            await self.link.clock.sleep(LATE_SECONDS)
+            run = self.live.get(run_id)
+            if run is None or run.state != "running" or await self._last_words(run):
+                return
+
+    async def _take_end(self, run_id: str, answer: Mapping[str, Any]) -> None:
+        run = self.live.get(run_id)
+        if run is None or not run.live:
+            return
+        if answer.get("status") == "error":
+            state: RunState = "aborted" if answer.get("stopReason") == "rpc" else "error"
+            self.live.end(run_id, state, "", text(answer, "error") or "the run failed")
+            return
+        reply = text(mapping(answer.get("terminalReply")), "text")
+        self.live.end(run_id, "done", await self._last_words(run) if reply is None else reply)
+
+    async def _last_words(self, run: Run) -> str:
+        """Return what the agent said last in a run's session, for a run whose own last words were missed."""
+        with contextlib.suppress(SwitchboardError):
+            cached = await self.follower.sync(run.key)
+            for message in reversed(await self.follower.read(cached, cached.last_seq - 10, cached.last_seq)):
+                if message.role == "assistant" and message.timestamp >= run.accepted_at:
+                    return message.text
+        return ""
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        async def guarded() -> None:
+            with contextlib.suppress(SwitchboardError):  # the connection was lost: the next one catches up
+                await work
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _at_work(rows: list[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the runs that a list says are at work, by session."""
+    return {
+        key: run_ids[0] for row in rows if (key := text(row, "key")) and (run_ids := strings(row.get("activeRunIds")))
+    }
+
+
+def is_main(key: str) -> bool:
+    """Whether a key is that of an agent's main session."""
+    return parse(key).kind == "main"
+
+
+def _model(row: Mapping[str, Any]) -> str:
+    return text(mapping(row.get("model")), "primary") or text(row, "model") or "unknown"

@@ -1,0 +1,134 @@
+"""Who hears what of an OpenClaw gateway; the order (`rev`) is made here, because those gateways have none."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
+
+from core.model.events import Cursor, Delta, DurableEvent, Event, Gap, MessageAppended, Reloaded, ToolProgress
+
+QUEUE_EVENTS: Final = 4096
+
+
+class OpenClawHub:
+    """All subscribers.
+
+    Args:
+        first: Where the order begins; later than any earlier process of this client has come.
+        partial: Returns the reply under way in a session, so far; of all sessions for None.
+        watched: Told of every session that somebody begins to watch.
+    """
+
+    def __init__(
+        self, first: Cursor, partial: Callable[[str | None], Iterable[Delta]], watched: Callable[[str], None]
+    ) -> None:
+        self.rev = first
+        self._partial = partial
+        self._watched = watched
+        self._feeds: list[HubFeed] = []
+
+    def next(self) -> Cursor:
+        """Return the place of the next durable change."""
+        self.rev += 1
+        return self.rev
+
+    def tell(self, event: Event) -> None:
+        """Hand an event to everybody who wants it."""
+        for feed in self._feeds:
+            if not isinstance(event, MessageAppended | Delta | ToolProgress) or feed.wants(event.key):
+                feed.put(event)
+
+    def wants(self, key: str) -> bool:
+        """Whether anybody watches a session."""
+        return any(feed.wants(key) for feed in self._feeds)
+
+    def watched_keys(self) -> frozenset[str]:
+        """Return the sessions that are watched by name."""
+        return frozenset(key for feed in self._feeds for key in feed.watched if key is not None)
+
+    def subscribe(self, after: Cursor | None) -> "HubFeed":
+        """Add a subscriber; one that comes from an earlier place reads everything again."""
+        feed = HubFeed(self.rev, self._partial, self._watched, self._feeds.remove)
+        self._feeds.append(feed)
+        if after is not None and after != self.rev:
+            feed.put(Reloaded())
+        return feed
+
+    def close(self) -> None:
+        """End all streams."""
+        for feed in list(self._feeds):
+            feed.close()
+
+
+class HubFeed:
+    """One subscriber's stream; see `core.gateway.Feed`.
+
+    Attributes:
+        watched: The sessions it watches by name; None for every one.
+    """
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        partial: Callable[[str | None], Iterable[Delta]],
+        watched: Callable[[str], None],
+        leave: Callable[["HubFeed"], None],
+    ) -> None:
+        self.watched: set[str | None] = set()
+        self._partial = partial
+        self._on_watch = watched
+        self._leave = leave
+        self._cursor = cursor
+        self._queue: deque[Event] = deque()
+        self._filled = asyncio.Event()
+        self._closed = False
+
+    @property
+    def cursor(self) -> Cursor:
+        """The `rev` up to which everything durable has been handed out."""
+        return self._cursor
+
+    def wants(self, key: str) -> bool:
+        """Whether a session is watched."""
+        return None in self.watched or key in self.watched
+
+    def watch(self, key: str | None) -> None:
+        """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
+        told = [delta for delta in self._partial(key) if not self.wants(delta.key)]
+        is_new = key not in self.watched
+        self.watched.add(key)
+        if key is not None and is_new:
+            self._on_watch(key)
+        for delta in told:
+            self.put(delta)
+
+    def unwatch(self, key: str | None) -> None:
+        """Want them no longer; None ends only what None began."""
+        self.watched.discard(key)
+
+    def put(self, event: Event) -> None:
+        """Queue an event; a subscriber that has fallen too far behind reads everything again."""
+        if len(self._queue) >= QUEUE_EVENTS:
+            self._queue.clear()
+            self._queue.extend((Gap(), Reloaded()))
+        self._queue.append(event)
+        self._filled.set()
+
+    def close(self) -> None:
+        """End the stream; what is queued is dropped."""
+        if not self._closed:
+            self._closed = True
+            self._leave(self)
+            self._filled.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate over events until the feed is closed; a second iteration goes on where the first one left off."""
+        while not self._closed:
+            if self._queue:
+                event = self._queue.popleft()
+                if isinstance(event, DurableEvent):
+                    self._cursor = event.rev
+                yield event
+            else:
+                self._filled.clear()
+                await self._filled.wait()

@@ -1,0 +1,112 @@
+"""Session tools that an OpenClaw gateway runs itself, where its owner opened them to calls over the wire."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from core.gateway import Gateway, NativeTool
+from core.model.access import Caller, Operator
+from core.model.errors import Forbidden, SwitchboardError, Unavailable
+from core.remote.hello import mapping
+from core.remote.openclaw.cache import GatewayCache
+from core.remote.openclaw.http import invoke_over_http
+from core.remote.openclaw.rows import text
+from core.remote.profile import Profile
+from core.remote.refusal import RequestNotTaken
+
+NATIVE: Final = frozenset({"sessions_send", "sessions_spawn"})
+"""Only what needs the gateway: what follows a send or a spawn; everything else is the same over the port."""
+_DEFAULT_SECONDS: Final = 30.0
+_SPARE_SECONDS: Final = 30.0
+
+
+class ToolDenied(Forbidden):
+    """The gateway does not run this tool for calls over the wire."""
+
+
+def how_to_open(tool: str) -> str:
+    """Return the sentence that says what opens a tool to calls over the wire."""
+    return (
+        f"{tool} is denied over the wire on this gateway: its owner can open it by setting gateway.tools.allow to"
+        f' include "{tool}"'
+    )
+
+
+class Tools:
+    """The tools of one gateway.
+
+    Args:
+        gateway: Runs what the gateway itself does not.
+    """
+
+    def __init__(self, gateway: Gateway, known: GatewayCache, profile: Profile) -> None:
+        self._gateway = gateway
+        self._known = known
+        self._profile = profile
+        self._denied: set[str] = set()
+
+    def open(self, name: str) -> bool:
+        """Whether a tool may be open to calls over the wire, as far as is known."""
+        allowed = self._known.allowed
+        return name not in self._denied and (allowed is None or name in allowed)
+
+    def native(self, name: str) -> NativeTool | None:
+        """Return a tool that the gateway runs itself, None for one that runs here."""
+        if name not in NATIVE or not self.open(name):
+            return None
+
+        async def call(arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+            return await self._call(name, arguments, caller)
+
+        return call
+
+    async def _call(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        session = caller.acting_for if isinstance(caller, Operator) else caller.key
+        if session is None and name == "sessions_send":  # the operator's own message has nothing that follows it
+            return await self._here(name, arguments, caller)
+        try:
+            details = await self._invoke(name, arguments, session or self._gateway.rules.main_key)
+        except ToolDenied:
+            self._denied.add(name)
+            return await self._here(name, arguments, caller)
+        return _read_result(details)
+
+    async def _here(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Run a tool over the port."""
+        from core.tools.dispatch import run_here
+
+        return await run_here(self._gateway, caller, name, arguments)
+
+    async def _invoke(self, name: str, arguments: Mapping[str, Any], session: str) -> Mapping[str, Any]:
+        seconds = arguments.get("timeoutSeconds", _DEFAULT_SECONDS)
+        patience = (float(seconds) if isinstance(seconds, int | float) else _DEFAULT_SECONDS) + _SPARE_SECONDS
+        args = dict(arguments)
+        params = {"name": name, "args": args, "sessionKey": session}
+        try:
+            answer = await self._known.features.ask("tools.invoke", params, timeout=patience)
+        except RequestNotTaken:
+            if self._profile.tls.fingerprint is not None or self._profile.token() is None:
+                raise ToolDenied(how_to_open(name), ("gateway.tools.allow",)) from None  # HTTP needs both
+            answer = await invoke_over_http(self._profile, name, args, session, patience)
+        if answer.get("ok") is not True:
+            raise _refused(name, mapping(answer.get("error")))
+        result = mapping(answer.get("output") or answer.get("result"))
+        return mapping(result.get("details"))
+
+
+def _refused(name: str, error: Mapping[str, Any]) -> SwitchboardError:
+    sentence = text(error, "message") or f"{name} was refused"
+    if sentence.startswith("Tool not available"):
+        return ToolDenied(how_to_open(name), ("gateway.tools.allow",))
+    return Unavailable(f"{name}: {sentence}")
+
+
+def _read_result(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return their result as ours: the three states stay apart, and what follows cannot be seen from here."""
+    result = {key: value for key, value in details.items() if key not in {"delivery", "sessionKey"}}
+    delivery = details.get("delivery")
+    if isinstance(delivery, Mapping):
+        state = cast("Mapping[str, Any]", delivery).get("status")
+        result["delivery"] = {"state": state if isinstance(state, str) else "unknown"}
+    if "reply" in result or result.get("status") in {"ok", "accepted", "timeout"}:
+        result["exchange"] = {"state": "unavailable"}
+    return result

@@ -1,0 +1,1 @@
+"""Runs, from the queue to the end of a turn."""

@@ -1,0 +1,245 @@
+"""Listens on a port, inside the loop that runs already, and closes without losing anything (G8,
+architecture#server)."""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from core.model.errors import Invalid, Unavailable
+from core.server.auth import is_loopback
+from core.server.context import ServerContext
+from core.server.http.protocols import Http, ServerWebSocket
+from core.server.sparing import SPARING
+
+PING_SECONDS: Final = 20.0
+"""So often a WebSocket is asked whether anybody is there, and so long may the answer take: dead cables say nothing."""
+TLS_SECONDS: Final = 10.0
+"""How long a client may take to agree on the encryption."""
+_FAREWELL_SECONDS: Final = 3.0
+_CLOSE_SECONDS: Final = 5
+_WORDS: Final = {
+    errno.EADDRINUSE: "something else listens there: stop that, or choose another port with --port",
+    errno.EADDRNOTAVAIL: "this machine does not have that address: choose another with --bind",
+    errno.EACCES: "that needs more rights: choose a port from 1024 on with --port",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to listen.
+
+    Attributes:
+        host: An IP address of this machine; the unspecified one for all.
+        port: 0 for any that is free.
+        certificate: File with the certificate chain, None for no TLS.
+        key: File with its key.
+        insecure: Listen beyond loopback without TLS all the same.
+        proxies: Addresses of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
+    proxies: tuple[str, ...] = ()
+
+    def check(self, *, has_token: bool) -> None:
+        """Refuse what would give the sessions to the network.
+
+        Raises:
+            Invalid: It is reachable from elsewhere and has no token, or sends it in the clear.
+        """
+        if is_loopback(self.host):
+            return
+        if not has_token:
+            raise Invalid(
+                f"a gateway that listens on {self.host} needs a token: set gateway.auth.token,"
+                " or start it once on loopback, which makes one"
+            )
+        if self.certificate is None and not self.insecure:
+            raise Invalid(
+                f"a gateway that listens on {self.host} would send its token in the clear:"
+                " set gateway.tls.certPath and keyPath, or say --insecure where the network itself is encrypted"
+            )
+
+
+class Door:
+    """A port that is held, so that nobody else gets it; who knocks waits until a `NetworkListener` opens.
+
+    Attributes:
+        place: Where it is.
+        port: The real one.
+
+    Raises:
+        Unavailable: The port cannot be had.
+        Invalid: The certificate cannot be used.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place: Final = place
+        self.tls: Final = _tls(place) if place.certificate is not None else None
+        self.socket: Final = _bound(place)
+        self.port: Final[int] = self.socket.getsockname()[1]
+
+    def url(self, scheme: str = "http") -> str:
+        """Return where it is reached from this machine.
+
+        Args:
+            scheme: `http` or `ws`; with TLS it becomes `https` or `wss`.
+        """
+        everywhere = ipaddress.ip_address(self.place.host).is_unspecified
+        host = ("::1" if ":" in self.place.host else "127.0.0.1") if everywhere else self.place.host
+        secure = "s" if self.tls is not None else ""
+        return f"{scheme}{secure}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def close(self) -> None:
+        """Give the port free."""
+        self.socket.close()
+
+
+class NetworkListener:
+    """A gateway that listens at a door."""
+
+    def __init__(self, context: ServerContext, server: "_Server", door: Door) -> None:
+        self._context = context
+        self._server = server
+        self._serving = asyncio.ensure_future(server.serve([door.socket]))
+
+    @classmethod
+    async def open(cls, app: ASGIApp, context: ServerContext, door: Door) -> "NetworkListener":
+        """Begin to serve; when this returns, requests are answered."""
+        with contextlib.suppress(Unavailable):  # on a full disk they stay in the file, where they open nothing
+            await context.devices.keep_only(context.auth.issuers)
+        server = _Server(_config(app, context, door), context)
+        listener = cls(context, server, door)
+        ready = asyncio.ensure_future(server.ready.wait())
+        await asyncio.wait((ready, listener._serving), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if not server.ready.is_set():
+            await listener._serving  # raises what kept it from starting
+        return listener
+
+    async def close(self, drained: Callable[[], Awaitable[None]], reason: str) -> None:
+        """Accept nothing new, let the runs at work end, take leave of the clients, and stop.
+
+        Args:
+            drained: Waits for the runs; they get `limits.drain` seconds, and clients hear of their ends.
+            reason: What conversations are told.
+        """
+        self._context.closing.set()
+        self._server.stop_accepting()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._context.limits.drain):
+                await drained()
+        leaving = [asyncio.ensure_future(farewell(reason)) for farewell in list(self._context.farewells)]
+        if leaving:
+            await asyncio.wait(leaving, timeout=_FAREWELL_SECONDS)
+        self._server.should_exit = True
+        await self._serving
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals of the process alone, and says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, context: ServerContext) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self._guests = context.guests
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave them to whoever runs the loop."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve."""
+        await super().startup([])  # no socket of its own: it would wait a minute for half an agreement on TLS
+        secured, loop = self.config.ssl, asyncio.get_running_loop()
+        seconds = TLS_SECONDS if secured is not None else None
+        for each in sockets or ():
+            server = await loop.create_server(
+                self._protocol, sock=each, backlog=self.config.backlog, ssl=secured, ssl_handshake_timeout=seconds
+            )
+            self.servers.append(server)
+        self.ready.set()
+
+    def _protocol(self) -> Http:
+        return Http(self._guests, self.config, self.server_state)
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket; open connections stay."""
+        for server in self.servers:
+            server.close()
+
+
+def _config(app: ASGIApp, context: ServerContext, door: Door) -> uvicorn.Config:
+    """Return how uvicorn is to serve; it logs only what is wrong with the server itself."""
+    SPARING.begin()
+    logging.getLogger("switchboard.server").addFilter(SPARING)
+    logger = logging.getLogger("uvicorn")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())  # else it writes to stderr where nobody has opened a log
+
+    def with_tls(_config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        assert door.tls is not None, "else it is not asked for"
+        return door.tls
+
+    return uvicorn.Config(
+        app,
+        http=Http,
+        ws=ServerWebSocket,
+        ws_max_size=context.limits.frame,
+        ws_per_message_deflate=False,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level=logging.ERROR,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(door.place.proxies),
+        forwarded_allow_ips=list(door.place.proxies),
+        timeout_graceful_shutdown=_CLOSE_SECONDS,
+        ssl_context_factory=with_tls if door.tls is not None else None,
+    )
+
+
+def _bound(place: Place) -> socket.socket:
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    try:
+        bound = socket.create_server((place.host, place.port), family=family, backlog=512)
+    except OSError as error:
+        why = _WORDS.get(error.errno or 0, error.strerror or "it is no address of this machine")
+        raise Unavailable(f"the gateway cannot listen on {place.host} port {place.port}: {why}") from None
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts has it too: else a frame waits 40 ms
+    return bound
+
+
+def _tls(place: Place) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(place.certificate or "", place.key, password=_no_password)
+    except ssl.SSLError as error:
+        why = (error.reason or "they are not usable").replace("_", " ").lower()
+        raise Invalid(f"the certificate {place.certificate} and the key {place.key} do not work: {why}") from None
+    except OSError as error:
+        raise Invalid(f"{error.filename or place.certificate} cannot be read: {error.strerror}") from None
+    return context
+
+
+def _no_password() -> str:
+    return ""

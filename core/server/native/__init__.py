@@ -1,0 +1,1 @@
+"""What our own clients ask for: the port as methods, and its feeds."""

@@ -1,0 +1,99 @@
+"""Methods that other gateways do not have: why a policy decides, deliveries, exchanges, backups (P5, S10, S11)."""
+
+import asyncio
+from dataclasses import asdict
+from typing import Any, Final
+
+from pydantic import Field
+from pydantic.alias_generators import to_camel
+
+from core.model.errors import Unavailable
+from core.model.exchanges import Delivery, DeliveryState, Exchange
+from core.server.auth import ADMIN, READ
+from core.server.conversation import Conversation
+from core.server.method import Method, MethodParams, Nothing, table
+from core.server.openclaw.find import session_of
+from core.tools.target import policy_subject
+
+MAX_LISTED: Final = 200
+
+
+class ExplainParams(MethodParams):
+    """Parameters of `policy.explain`."""
+
+    key: str
+
+
+class DeliveriesParams(MethodParams):
+    """Parameters of `deliveries.list`."""
+
+    key: str | None = None
+    states: list[DeliveryState] = Field(default_factory=list[DeliveryState])
+    limit: int = Field(default=50, ge=1, le=MAX_LISTED)
+
+
+class DeliveryParams(MethodParams):
+    """Parameters of `deliveries.retry` and `deliveries.drop`."""
+
+    id: str
+
+
+class ExchangesParams(MethodParams):
+    """Parameters of `exchanges.list`."""
+
+    key: str
+    limit: int = Field(default=50, ge=1, le=MAX_LISTED)
+
+
+async def _explain(conversation: Conversation, params: ExplainParams) -> dict[str, Any]:
+    session = await policy_subject(conversation.gateway, params.key)
+    decision = conversation.gateway.policy_of(session)
+    if decision is None:
+        raise Unavailable("the gateway behind this one does not tell its rules")
+    found = {to_camel(name): value for name, value in asdict(decision).items()}
+    waiting = {} if session.session_id else {"waiting": session.send_policy is not None}
+    return {"key": session.key, **found, "allowed": decision.allowed, **waiting}
+
+
+async def _deliveries(conversation: Conversation, params: DeliveriesParams) -> dict[str, Any]:
+    key = (await session_of(conversation, params.key)).key if params.key is not None else None
+    found = await conversation.gateway.deliveries(key, states=params.states, limit=params.limit)
+    return {"deliveries": [_delivery(each) for each in found]}
+
+
+async def _retry(conversation: Conversation, params: DeliveryParams) -> dict[str, Any]:
+    return {"delivery": _delivery(await conversation.gateway.retry_delivery(params.id, conversation.caller))}
+
+
+async def _drop(conversation: Conversation, params: DeliveryParams) -> dict[str, Any]:
+    return {"delivery": _delivery(await conversation.gateway.drop_delivery(params.id, conversation.caller))}
+
+
+async def _exchanges(conversation: Conversation, params: ExchangesParams) -> dict[str, Any]:
+    session = await session_of(conversation, params.key)
+    found = await conversation.gateway.exchanges(session.key, limit=params.limit)
+    return {"exchanges": [_exchange(exchange, delivery) for exchange, delivery in found]}
+
+
+async def _backup(conversation: Conversation, _: Nothing) -> dict[str, Any]:
+    return await asyncio.to_thread(conversation.context.facts.backup)
+
+
+def _exchange(exchange: Exchange, delivery: Delivery | None) -> dict[str, Any]:
+    fields = {to_camel(name): value for name, value in exchange._asdict().items() if value is not None}
+    return fields | ({"delivery": _delivery(delivery)} if delivery is not None else {})
+
+
+def _delivery(delivery: Delivery) -> dict[str, Any]:
+    fields = {to_camel(name): value for name, value in delivery._asdict().items() if value is not None}
+    return fields | {"id": delivery.delivery_id, "address": delivery.address}
+
+
+OURS: Final = table(
+    Method("policy.explain", READ, ExplainParams, _explain),
+    Method("deliveries.list", READ, DeliveriesParams, _deliveries),
+    Method("deliveries.retry", ADMIN, DeliveryParams, _retry),
+    Method("deliveries.drop", ADMIN, DeliveryParams, _drop),
+    Method("exchanges.list", READ, ExchangesParams, _exchanges),
+    Method("backup.create", ADMIN, Nothing, _backup),
+)

@@ -1,0 +1,1 @@
+"""What clients of OpenClaw ask for: its methods, rows, events and replies."""

@@ -1,0 +1,98 @@
+"""Methods over the session tools: which there are, which a session has, and running one (protocol#methods,
+protocol#our-methods)."""
+
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from core.model.access import SessionCaller
+from core.model.errors import NotFound
+from core.model.tools import Tool
+from core.server.auth import READ
+from core.server.conversation import Conversation
+from core.server.method import Method, MethodParams, table
+from core.server.openclaw.find import key_of
+from core.server.run_tool import run_tool
+from core.tools.dispatch import TOOL_NAMES, schemas
+from core.tools.target import identified
+from core.wire.frames import RawJson, encode
+
+GROUP: Final = {"id": "sessions", "label": "Sessions", "source": "core"}
+
+
+class CatalogParams(MethodParams):
+    """Parameters of `tools.catalog`."""
+
+    agent_id: str | None = None
+    include_plugins: bool = True
+
+
+class EffectiveParams(MethodParams):
+    """Parameters of `tools.effective`."""
+
+    session_key: str
+    agent_id: str | None = None
+
+
+class InvokeParams(MethodParams):
+    """Parameters of `tools.invoke`.
+
+    Attributes:
+        session_key: The session that the operator sends or spawns from (S13).
+        as_: Act as that session instead, with its rights and no others.
+    """
+
+    name: str = Field(min_length=1)
+    args: dict[str, Any] = Field(default_factory=dict[str, Any])
+    session_key: str | None = None
+    as_: Literal["session"] | None = Field(default=None, alias="as")
+    agent_id: str | None = None
+    confirm: bool | None = None
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=200)
+
+
+async def _catalog(conversation: Conversation, params: CatalogParams) -> dict[str, Any]:
+    agent_id = params.agent_id or conversation.gateway.rules.default_agent
+    tools = [_tool(tool) | {"defaultProfiles": list[str]()} for tool in schemas()]
+    return {"agentId": agent_id, "profiles": [], "groups": [GROUP | {"tools": tools}]}
+
+
+async def _effective(conversation: Conversation, params: EffectiveParams) -> dict[str, Any]:
+    gateway = conversation.gateway
+    key = await key_of(conversation, params.session_key, params.agent_id)
+    caller = await identified(gateway, SessionCaller(key))
+    tools = [_tool(tool) for tool in schemas() if gateway.rules.withheld(tool.name, caller) is None]
+    agent_id = gateway.rules.agent_of(caller)
+    return {"agentId": agent_id, "profile": "full", "groups": [GROUP | {"tools": tools}]}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    words = {"description": tool.description, "rawDescription": tool.description}
+    return {"id": tool.name, "label": tool.name, "source": "core"} | words
+
+
+async def _invoke(conversation: Conversation, params: InvokeParams) -> RawJson:
+    named = {"toolName": params.name}
+    if params.name not in TOOL_NAMES:
+        missing = NotFound(f"Tool not available: {params.name[:80]}")
+        return RawJson(encode({"ok": False, **named, "error": {"code": "not_found", "message": missing.message}}))
+    result = encode(
+        await run_tool(
+            conversation.context,
+            conversation.access,
+            params.name,
+            params.args,
+            params.session_key,
+            as_session=params.as_ == "session",
+            once=params.idempotency_key,
+        )
+    )
+    output = f'{{"content":[{{"type":"text","text":{encode(result)}}}],"details":{result}}}'
+    return RawJson(f'{{"ok":true,"toolName":{encode(params.name)},"output":{output}}}')
+
+
+TOOLS: Final = table(
+    Method("tools.catalog", READ, CatalogParams, _catalog),
+    Method("tools.effective", READ, EffectiveParams, _effective),
+    Method("tools.invoke", READ, InvokeParams, _invoke),
+)

@@ -1,0 +1,1 @@
+"""Copies of a state directory, and what is wrong in it."""
