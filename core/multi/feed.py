@@ -6,11 +6,12 @@ of them tells its own gap.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from core.event_stream import EventStream
 from core.gateway import Feed
-from core.model.events import Cursor, DurableEvent, Event
+from core.model.events import DurableEvent, Event
 
 QUEUE_EVENTS: Final = 1024
 
@@ -20,43 +21,33 @@ Follow = Callable[[str, Event], Iterable[Event]]
 """Returns what else is to be told after an event of a gateway."""
 
 
-class MergedFeed:
-    """One subscriber's stream; see `core.gateway.Feed`.
+class MergedFeed(EventStream[tuple[str, Event]]):
+    """One subscriber's stream, each entry with the name of its gateway.
 
     Args:
         home: The gateway whose cursor is the stream's.
     """
 
     def __init__(self, home: str, owner: Owner, follow: Follow, leave: Callable[["MergedFeed"], None]) -> None:
+        super().__init__(0, leave)
         self._home = home
         self._owner = owner
         self._follow = follow
-        self._leave = leave
-        self._cursor: Cursor = 0
         self._feeds: dict[str, Feed] = {}
         self._pumps: dict[str, asyncio.Task[None]] = {}
-        self._watched: set[str | None] = set()
-        self._queue: deque[tuple[str, Event]] = deque()
-        self._filled = asyncio.Event()
         self._room = asyncio.Event()
         self._iterated = False
-        self._closed = False
         self._error: BaseException | None = None
-
-    @property
-    def cursor(self) -> Cursor:
-        """The `rev` of the home gateway up to which everything durable has been handed out."""
-        return self._cursor
 
     def watch(self, key: str | None) -> None:
         """Want the messages, deltas and tool progress of a session, or of every one."""
-        self._watched.add(key)
+        self.watched.add(key)
         for feed in self._meant(key):
             feed.watch(key)
 
     def unwatch(self, key: str | None) -> None:
         """Want them no longer."""
-        self._watched.discard(key)
+        self.watched.discard(key)
         for feed in self._meant(key):
             feed.unwatch(key)
 
@@ -65,7 +56,7 @@ class MergedFeed:
         if name == self._home:
             self._cursor = feed.cursor
         self._feeds[name] = feed
-        for key in self._watched:
+        for key in self.watched:
             if key is None or self._owner(key) == name:
                 feed.watch(key)
         if self._iterated:
@@ -81,44 +72,32 @@ class MergedFeed:
         self._queue = deque(entry for entry in self._queue if entry[0] != name)
         self._room.set()
 
-    def tell(self, name: str, event: Event) -> None:
-        """Hand out an event."""
-        self._queue.append((name, event))
-        self._filled.set()
-
     def close(self) -> None:
         """End the stream; what is queued is dropped."""
-        if not self._closed:
-            self._closed = True
-            self._leave(self)
+        if not self.closed:
+            super().close()
             for name in list(self._feeds):
                 self.remove(name)
-            self._filled.set()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over events until the feed is closed, or every gateway has ended its stream."""
-        if not self._iterated:
-            self._iterated = True
-            for name in self._feeds:
-                self._begin(name)
-        while not self._closed:
-            if self._queue:
-                yield self._next()
-            elif self._error is not None:
-                raise self._error
-            elif all(pump.done() for pump in self._pumps.values()):
-                return
-            else:
-                self._filled.clear()
-                await self._filled.wait()
-
-    def _next(self) -> Event:
+    def _next(self) -> Event | None:
+        if not self._queue:
+            return None
         name, event = self._queue.popleft()
         if len(self._queue) < QUEUE_EVENTS:
             self._room.set()
         if name == self._home and isinstance(event, DurableEvent):
             self._cursor = event.rev
         return event
+
+    async def _refill(self) -> bool:
+        """Wait until there may be more; whether there will be, because a gateway has not ended its stream."""
+        if not self._iterated:
+            self._iterated = True
+            for name in self._feeds:
+                self._begin(name)
+        if self._error is not None:
+            raise self._error
+        return not all(pump.done() for pump in self._pumps.values()) and await super()._refill()
 
     def _begin(self, name: str) -> None:
         self._pumps[name] = pump = asyncio.get_running_loop().create_task(self._pump(name), name=f"feed {name}")
@@ -129,9 +108,9 @@ class MergedFeed:
             while len(self._queue) >= QUEUE_EVENTS:
                 self._room.clear()
                 await self._room.wait()
-            self.tell(name, event)
+            self.tell((name, event))
             for more in self._follow(name, event):
-                self.tell(name, more)
+                self.tell((name, more))
 
     def _ended(self, pump: asyncio.Task[None]) -> None:
         if not pump.cancelled():

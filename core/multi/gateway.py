@@ -83,7 +83,7 @@ class MultiGateway:
         self._members[name] = gateway
         for feed in self._feeds:
             feed.add(name, gateway.subscribe())
-            feed.tell(name, Reloaded(name))
+            feed.tell((name, Reloaded(name)))
 
     def remove(self, name: str) -> None:
         """Give a gateway up, which stays open; whoever listens is told that nothing is known of it any more."""
@@ -91,7 +91,7 @@ class MultiGateway:
             self._left_out.discard(name)
             for feed in self._feeds:
                 feed.remove(name)
-                feed.tell(name, Reloaded(name))
+                feed.tell((name, Reloaded(name)))
 
     def member(self, name: str) -> Gateway | None:
         """Return one of its gateways, with the name before its keys."""
@@ -365,7 +365,7 @@ class MultiGateway:
     def _read_later(self, name: str, reached: bool) -> None:  # noqa: FBT001 - it is a fact about the name
         if reached:
             for feed in self._feeds:
-                feed.tell(name, Reloaded(name))
+                feed.tell((name, Reloaded(name)))
         else:
             self._left_out.add(name)
 

@@ -1,12 +1,12 @@
 """Reaching a gateway by its profile: one object from the first moment on, whatever it turns out to speak."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final
 
 from core.clock import Clock
+from core.event_stream import EventStream
 from core.gateway import Action, AgentInfo, Feed, Gateway, ModelInfo, NativeTool
 from core.model.access import Caller, Scope
 from core.model.connection import Connection
@@ -265,7 +265,7 @@ class RemoteGateway:
             self._native, self._inner = hello.native, inner
             for feed in self._feeds:
                 feed.attach(inner.subscribe())
-                feed.put(Reloaded())
+                feed.tell(Reloaded())
             self._turn.set()
         else:
             await self._catch_up(hello)
@@ -273,19 +273,15 @@ class RemoteGateway:
     def _changed(self, connection: Connection) -> None:
         self._turn.set()
         for feed in self._feeds:
-            feed.put(ConnectionChanged(connection))
+            feed.tell(ConnectionChanged(connection))
 
 
-class _LateFeed:
-    """A subscriber's stream that begins before it is known what it is a stream of; see `core.gateway.Feed`."""
+class _LateFeed(EventStream[Event]):
+    """A subscriber's stream that begins before it is known what it is a stream of."""
 
     def __init__(self, leave: Callable[["_LateFeed"], None]) -> None:
-        self._leave = leave
+        super().__init__(0, leave)
         self._inner: Feed | None = None
-        self._keys: set[str | None] = set()
-        self._early: deque[Event] = deque()
-        self._turn = asyncio.Event()
-        self._closed = False
 
     @property
     def cursor(self) -> Cursor:
@@ -294,51 +290,43 @@ class _LateFeed:
 
     def watch(self, key: str | None) -> None:
         """Want the messages, deltas and tool progress of a session, or of all."""
-        self._keys.add(key)
+        self.watched.add(key)
         if self._inner is not None:
             self._inner.watch(key)
 
     def unwatch(self, key: str | None) -> None:
         """Want them no longer."""
-        self._keys.discard(key)
+        self.watched.discard(key)
         if self._inner is not None:
             self._inner.unwatch(key)
-
-    def put(self, event: Event) -> None:
-        """Tell something before the stream of the gateway goes on."""
-        self._early.append(event)
-        self._turn.set()
 
     def attach(self, inner: Feed) -> None:
         """Go on with this stream."""
         old, self._inner = self._inner, inner
-        for key in self._keys:
+        for key in self.watched:
             inner.watch(key)
         if old is not None:
             old.close()
-        self._turn.set()
+        self._filled.set()
 
     def close(self) -> None:
         """End the stream."""
-        if not self._closed:
-            self._closed = True
-            self._leave(self)
-            if self._inner is not None:
-                self._inner.close()
-            self._turn.set()
+        super().close()
+        if self._inner is not None:
+            self._inner.close()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over what happens, until the feed is closed."""
-        while not self._closed:
-            if self._early:
-                yield self._early.popleft()
+        """Iterate over what this end knows, then over what the gateway tells, until the feed is closed."""
+        while not self.closed:
+            event, inner = self._next(), self._inner
+            if event is not None:
+                yield event
                 continue
-            inner = self._inner
             if inner is not None:
                 async for event in inner:
                     yield event
-                if inner is not self._inner:
-                    continue
-            self._turn.clear()
-            if not self._closed and not self._early and inner is self._inner:
-                await self._turn.wait()
+            if not self.closed and not self._queue and inner is self._inner:
+                await self._refill()
+
+    def _next(self) -> Event | None:
+        return self._queue.popleft() if self._queue else None

@@ -4,11 +4,10 @@ A subscriber that falls behind loses what was queued for it and gets a `Gap`; th
 cursor are read from the store and handed out, so that it misses nothing durable. Passing events are not replayed.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from core.event_stream import EventStream
 from core.model.events import (
     Activity,
     Configured,
@@ -22,8 +21,6 @@ from core.model.events import (
     PassingEvent,
     Reloaded,
 )
-
-QUEUE_EVENTS: Final = 4096
 
 Watched = frozenset[str] | None
 """Sessions that are watched, by key; None for every session."""
@@ -63,7 +60,7 @@ class EventHub:
 
     def all_watched(self) -> Watched:
         """Return the sessions that anybody watches."""
-        watched = [feed.watched for feed in self._feeds]
+        watched = [feed.wanted for feed in self._feeds]
         return None if None in watched else frozenset(key for keys in watched for key in keys or ())
 
     def passing(self, event: PassingEvent) -> None:
@@ -78,78 +75,37 @@ class EventHub:
             feed.close()
 
 
-class RuntimeFeed:
-    """One subscriber's stream; see `core.gateway.Feed`."""
+class RuntimeFeed(EventStream[Event]):
+    """One subscriber's stream, which reads from the store what it has missed."""
 
     def __init__(
         self, catch_up: CatchUp, partial: Partial, leave: Callable[["RuntimeFeed"], None], cursor: Cursor
     ) -> None:
-        self._watched: set[str | None] = set()  # None: every session
-        self.behind = False
+        super().__init__(cursor, leave)
         self._catch_up = catch_up
         self._partial = partial
-        self._leave = leave
-        self._cursor = cursor
-        self._queue: deque[Event] = deque()
         self._missed: deque[DurableEvent] = deque()
-        self._filled = asyncio.Event()
-        self._closed = False
 
     @property
-    def cursor(self) -> Cursor:
-        """The `rev` up to which everything durable has been handed out."""
-        return self._cursor
-
-    @property
-    def watched(self) -> Watched:
+    def wanted(self) -> Watched:
         """The sessions whose messages are wanted."""
-        return None if None in self._watched else frozenset(key for key in self._watched if key is not None)
-
-    def wants(self, key: str) -> bool:
-        """Whether a session is watched."""
-        return None in self._watched or key in self._watched
+        return None if None in self.watched else frozenset(key for key in self.watched if key is not None)
 
     def watch(self, key: str | None) -> None:
         """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
         told = [delta for delta in self._partial(key) if not self.wants(delta.key)]
-        self._watched.add(key)
+        self.watched.add(key)
         for delta in told:
             self.put(delta)
 
     def unwatch(self, key: str | None) -> None:
         """Want them no longer; None ends only what None began."""
-        self._watched.discard(key)
+        self.watched.discard(key)
 
-    def put(self, event: Event) -> None:
-        """Queue an event, or note the gap when the subscriber has fallen too far behind."""
-        if self.behind:
-            return
-        if len(self._queue) >= QUEUE_EVENTS:
-            self._queue.clear()
-            self._queue.append(Gap())
-            self.behind = True
-        else:
-            self._queue.append(event)
-        self._filled.set()
-
-    def close(self) -> None:
-        """End the stream; what is queued is dropped."""
-        if not self._closed:
-            self._closed = True
-            self._leave(self)
-            self._filled.set()
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over events until the feed is closed; a second iteration goes on where the first one left off."""
-        while not self._closed:
-            event = self._next()
-            if event is not None:
-                yield event
-            elif self.behind:
-                await self._read_missed()
-            else:
-                self._filled.clear()
-                await self._filled.wait()
+    def _overflow(self, entry: Event) -> None:  # noqa: ARG002 - it is lost like what is queued
+        self._queue.clear()
+        self._queue.append(Gap())
+        self.behind = True
 
     def _next(self) -> Event | None:
         """Take the oldest event, leaving out what a catch-up has handed out already."""
@@ -162,14 +118,20 @@ class RuntimeFeed:
                 return event
         return None
 
+    async def _refill(self) -> bool:
+        if not self.behind:
+            return await super()._refill()
+        await self._read_missed()
+        return True
+
     async def _read_missed(self) -> None:
         """Read what changed since the cursor; what is published meanwhile follows it."""
         self.behind = False
         asked: Watched = frozenset()
         is_read = False
         try:
-            while not is_read or not _covers(asked, self.watched):  # one watched since then would lose messages
-                asked, is_read = self.watched, True
+            while not is_read or not _covers(asked, self.wanted):  # one watched since then would lose messages
+                asked, is_read = self.wanted, True
                 self._missed = deque(await self._catch_up(self._cursor, asked))
         except BaseException:
             self._queue.clear()  # it is newer than what is still to be read
@@ -177,7 +139,7 @@ class RuntimeFeed:
             raise
         self._queue = deque(event for event in self._queue if not isinstance(event, PassingEvent))
         if not self.behind:
-            for key in [None] if self.watched is None else sorted(self.watched):
+            for key in [None] if self.wanted is None else sorted(self.wanted):
                 self._queue.extend(self._partial(key))
 
 

@@ -313,11 +313,11 @@ async def test_gateways_come_and_go_while_somebody_listens(two: Two, tmp_path: P
 async def test_a_reader_that_falls_behind_gets_a_gap_from_each_and_misses_nothing(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from core import event_stream
     from core.multi import feed as fleet_feed
-    from core.runtime import feed as runtime_feed
 
     monkeypatch.setattr(fleet_feed, "QUEUE_EVENTS", 8)
-    monkeypatch.setattr(runtime_feed, "QUEUE_EVENTS", 8)
+    monkeypatch.setattr(event_stream, "QUEUE_EVENTS", 8)
     feed = two.fleet.subscribe()
     events = aiter(feed)
     first = asyncio.ensure_future(anext(events))

@@ -22,9 +22,9 @@ from console.live.text.exchanges import (
 )
 from console.live.transcript import Step, Transcript
 from console.live.view_model import ViewModel
+from core import event_stream
 from core.model.access import Operator
 from core.model.exchanges import Delivery, Exchange
-from core.runtime import feed
 from core.runtime.gateway import Runtime
 from tests.live.samples import any_text, make_run
 from tests.support.runtimes import MAIN, call, running, send, until
@@ -222,7 +222,7 @@ async def test_the_desk_knows_the_exchanges_of_what_is_open(state: Path) -> None
 @pytest.mark.spec("S9", "S11")
 @pytest.mark.parametrize("queue", [2_000, 3], ids=["event by event", "after a gap"])
 async def test_what_the_desk_knows_stays_true(state: Path, queue: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "QUEUE_EVENTS", queue)
+    monkeypatch.setattr(event_stream, "QUEUE_EVENTS", queue)
     async with running(state) as runtime:
         for key in (MAIN, OPS, SUPPORT):
             await send(runtime, key, "say hi")

@@ -7,9 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.event_stream import QUEUE_EVENTS
 from core.model.connection import Connection
 from core.model.events import ConnectionChanged, Event, Gap, Reloaded, SessionGone
-from core.remote.native.feed import QUEUE_EVENTS, Begun, RemoteFeed, Wish
+from core.remote.native.feed import Begun, RemoteFeed, Wish
 
 
 def gone(rev: int) -> SessionGone:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from core.clock import SystemClock
+from core.event_stream import QUEUE_EVENTS
 from core.model.access import ALL, OPERATOR
 from core.model.errors import Conflict, Unavailable
 from core.model.events import ConnectionChanged, DurableEvent, MessageAppended, Reloaded, RunChanged, SessionChanged
 from core.model.messages import user_draft
 from core.model.runs import RunRequest
 from core.model.sessions import SessionQuery
-from core.remote.native.feed import QUEUE_EVENTS
 from core.remote.native.gateway import NativeGateway
 from core.remote.native.local import attach
 from core.runtime.gateway import Runtime

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core import event_stream
 from core.agents.port import AgentEvent, Reply, TextDelta, ThinkingDelta, Turn
+from core.event_stream import QUEUE_EVENTS
 from core.model.access import OPERATOR
 from core.model.events import (
     Activity,
@@ -24,8 +26,7 @@ from core.model.events import (
     ToolProgress,
 )
 from core.model.messages import Message, text_block, thinking_block, tool_call_block
-from core.runtime import feed as feeds
-from core.runtime.feed import QUEUE_EVENTS, EventHub, RuntimeFeed
+from core.runtime.feed import EventHub, RuntimeFeed
 from core.runtime.gateway import Runtime
 from core.store.database import last_rev
 from tests.model.test_sessions import FULL
@@ -327,13 +328,13 @@ BEHIND = [*[("row", "a")] * 4, ("hold", "a"), ("read", "a")]
 @example([*BEHIND, ("row", "b"), ("stop", "a"), ("let", "a")], 1)
 def test_whatever_happens_nothing_durable_is_missed_or_repeated(steps: list[tuple[str, str]], room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feeds, "QUEUE_EVENTS", room)
+        patch.setattr(event_stream, "QUEUE_EVENTS", room)
         check(asyncio.run(play(steps)))
 
 
 def test_words_from_before_a_catch_up_never_come_after_it() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feeds, "QUEUE_EVENTS", 1)
+        patch.setattr(event_stream, "QUEUE_EVENTS", 1)
         world = asyncio.run(
             play([("watch", "a"), *BEHIND, ("passing", "a"), ("let", "a"), ("read", "a"), ("row", "a")])
         )
@@ -366,7 +367,7 @@ async def test_who_watches_everything_hears_every_message_of_every_session(runti
 async def test_a_watcher_of_everything_that_falls_behind_misses_nothing(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "QUEUE_EVENTS", 8)
+    monkeypatch.setattr(event_stream, "QUEUE_EVENTS", 8)
     feed = runtime.subscribe()
     feed.watch(None)
     keys = [f"agent:main:s{number}" for number in range(5)]

@@ -4,15 +4,12 @@ The gateway begins a feed once for each connection, at the cursor up to which th
 comes twice because of that is passed over by its `rev`. Each beginning is a turn, and only the newest turn counts.
 """
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from core.event_stream import EventStream
 from core.model.events import Cursor, DurableEvent, Event, Gap, Reloaded
-
-QUEUE_EVENTS: Final = 4096
 
 Wish = Literal["begin", "watch", "end"]
 """What a feed wants of its gateway: to be begun at its cursor, what it watches to be told, or to be ended."""
@@ -32,8 +29,8 @@ class Begun:
     reset: bool
 
 
-class RemoteFeed:
-    """One subscriber's stream.
+class RemoteFeed(EventStream[Event]):
+    """One subscriber's stream, which has its gateway go on where it was full.
 
     Args:
         name: By which the gateway knows it.
@@ -43,37 +40,25 @@ class RemoteFeed:
     Attributes:
         turn: Counts its beginnings.
         store_id: Of the store that its cursor is from; None before its first beginning.
-        watched: The sessions it watches by name; None for every one.
-        behind: It is full, and to be begun anew once it has been read.
-        closed: It has ended.
     """
 
     def __init__(
         self, name: str, cursor: Cursor | None, store_id: str | None, wish: Callable[["RemoteFeed", Wish], None]
     ) -> None:
+        super().__init__(cursor or 0, lambda feed: wish(feed, "end"))
         self.name: Final = name
         self.turn = 0
         self.store_id = store_id
-        self.watched: set[str | None] = set()
-        self.behind = False
-        self.closed = False
         self._wish = wish
-        self._cursor = cursor
+        self._has_cursor = cursor is not None
         self._late = False
         self._begun = False
         self._early: list[list[Event]] = []
-        self._queue: deque[Event] = deque()
-        self._filled = asyncio.Event()
-
-    @property
-    def cursor(self) -> Cursor:
-        """The `rev` up to which everything durable has been handed out; 0 before the feed has begun."""
-        return self._cursor or 0
 
     @property
     def after(self) -> Cursor | None:
         """Where it is to begin; None for now."""
-        return self._cursor
+        return self._cursor if self._has_cursor else None
 
     def watch(self, key: str | None) -> None:
         """Want a session's messages, deltas and tool progress, or those of all."""
@@ -84,13 +69,6 @@ class RemoteFeed:
         """Want them no longer; None ends only what None began."""
         self.watched.discard(key)
         self._wish(self, "watch")
-
-    def close(self) -> None:
-        """End the stream; what is queued is dropped."""
-        if not self.closed:
-            self.closed = True
-            self._wish(self, "end")
-            self._filled.set()
 
     # For the gateway it belongs to.
 
@@ -104,12 +82,12 @@ class RemoteFeed:
         """Take the answer, then what came before it."""
         if turn != self.turn:
             return
-        is_first = self._cursor is None
+        is_first = not self._has_cursor
         if answer.reset or (is_first and self._late):
             self._queue.clear()
             self.tell(Reloaded())
         if answer.reset or is_first:
-            self._cursor = answer.cursor
+            self._cursor, self._has_cursor = answer.cursor, True
         self.store_id, self._begun, self._late = answer.store_id, True, False
         for events in self._early:
             self._put(events)
@@ -128,34 +106,15 @@ class RemoteFeed:
         else:
             self._early.append(events)
 
-    def tell(self, event: Event) -> None:
-        """Put in what this end knows by itself, in its place among the others."""
-        self._queue.append(event)
-        self._filled.set()
+    def _put(self, events: list[Event]) -> None:
+        for event in events:
+            self.put(event)
 
-    def _put(self, events: Sequence[Event]) -> None:
-        if self.behind:
-            return
-        room = QUEUE_EVENTS - len(self._queue)
-        self._queue.extend(events[:room])
-        if len(events) > room:  # what is queued stays, so that each turn gets the reader on, however slow it is
-            self._queue.append(Gap())
-            self.behind = True
-            self._wish(self, "end")
-        self._filled.set()
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over events until the feed is closed; a second iteration goes on where the first one left off."""
-        while not self.closed:
-            event = self._next()
-            if event is not None:
-                yield event
-                continue
-            if self.behind:
-                self.behind = False
-                self._wish(self, "begin")
-            self._filled.clear()
-            await self._filled.wait()
+    def _overflow(self, entry: Event) -> None:  # noqa: ARG002 - it comes again with the next turn
+        """Keep what is queued, so that each turn gets the reader on, however slow it is."""
+        self._queue.append(Gap())
+        self.behind = True
+        self._wish(self, "end")
 
     def _next(self) -> Event | None:
         """Take the oldest event, leaving out what was handed out already."""
@@ -163,7 +122,13 @@ class RemoteFeed:
             event = self._queue.popleft()
             if not isinstance(event, DurableEvent):
                 return event
-            if event.rev > self.cursor:
+            if event.rev > self._cursor:
                 self._cursor = event.rev
                 return event
         return None
+
+    async def _refill(self) -> bool:
+        if self.behind:
+            self.behind = False
+            self._wish(self, "begin")
+        return await super()._refill()

@@ -1,13 +1,9 @@
 """Who hears what of an OpenClaw gateway; the order (`rev`) is made here, because those gateways have none."""
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
 
+from core.event_stream import EventStream
 from core.model.events import Cursor, Delta, DurableEvent, Event, Gap, MessageAppended, Reloaded, ToolProgress
-
-QUEUE_EVENTS: Final = 4096
 
 
 class OpenClawHub:
@@ -60,12 +56,8 @@ class OpenClawHub:
             feed.close()
 
 
-class HubFeed:
-    """One subscriber's stream; see `core.gateway.Feed`.
-
-    Attributes:
-        watched: The sessions it watches by name; None for every one.
-    """
+class HubFeed(EventStream[Event]):
+    """One subscriber's stream, which has everything read again when it has missed something."""
 
     def __init__(
         self,
@@ -74,23 +66,9 @@ class HubFeed:
         watched: Callable[[str], None],
         leave: Callable[["HubFeed"], None],
     ) -> None:
-        self.watched: set[str | None] = set()
+        super().__init__(cursor, leave)
         self._partial = partial
         self._on_watch = watched
-        self._leave = leave
-        self._cursor = cursor
-        self._queue: deque[Event] = deque()
-        self._filled = asyncio.Event()
-        self._closed = False
-
-    @property
-    def cursor(self) -> Cursor:
-        """The `rev` up to which everything durable has been handed out."""
-        return self._cursor
-
-    def wants(self, key: str) -> bool:
-        """Whether a session is watched."""
-        return None in self.watched or key in self.watched
 
     def watch(self, key: str | None) -> None:
         """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
@@ -106,29 +84,14 @@ class HubFeed:
         """Want them no longer; None ends only what None began."""
         self.watched.discard(key)
 
-    def put(self, event: Event) -> None:
-        """Queue an event; a subscriber that has fallen too far behind reads everything again."""
-        if len(self._queue) >= QUEUE_EVENTS:
-            self._queue.clear()
-            self._queue.extend((Gap(), Reloaded()))
-        self._queue.append(event)
-        self._filled.set()
+    def _overflow(self, entry: Event) -> None:
+        self._queue.clear()
+        self._queue.extend((Gap(), Reloaded(), entry))
 
-    def close(self) -> None:
-        """End the stream; what is queued is dropped."""
-        if not self._closed:
-            self._closed = True
-            self._leave(self)
-            self._filled.set()
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over events until the feed is closed; a second iteration goes on where the first one left off."""
-        while not self._closed:
-            if self._queue:
-                event = self._queue.popleft()
-                if isinstance(event, DurableEvent):
-                    self._cursor = event.rev
-                yield event
-            else:
-                self._filled.clear()
-                await self._filled.wait()
+    def _next(self) -> Event | None:
+        if not self._queue:
+            return None
+        event = self._queue.popleft()
+        if isinstance(event, DurableEvent):
+            self._cursor = event.rev
+        return event
