@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.peers import ours_scene, tui_scene
 from tests.peers.gateways import OUTERMOST, PEERS, Peer, running
 from tests.peers.ours import Ours, tui
-from tests.scenes.pictures import FOLDER, Picture
+from tests.scenes.pictures import Picture
+from tests.screenshots import FOLDER
 
 
 def main() -> int:

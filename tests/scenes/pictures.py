@@ -5,8 +5,7 @@ import io
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from rich.color import Color
 from rich.console import Console
@@ -24,7 +23,6 @@ from tests.scenes.elsewhere import CHECKOUT, DENIED, elsewhere
 from tests.scenes.script import CONFIG, DESIGN, MAIN, OPS, SUPPORT, TOKYO
 from tests.support.runtimes import until
 
-FOLDER: Final = Path(__file__).parents[2] / "screenshots"
 SVG: Final = """\
 <svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -87,6 +85,13 @@ class Stage:
         self._pilot = pilot
         self._seconds = 0.0
         app.monotonic = lambda: self._seconds
+
+    async def begin(self) -> None:
+        """Wait until the console is complete."""
+        app = self.app
+        await until(lambda: app.watch_screen.main.view.coloured)
+        await until(lambda: not any(worker.group == "start" and worker.is_running for worker in app.workers))
+        await self.settle()
 
     async def press(self, *keys: str) -> None:
         """Press keys."""
@@ -220,8 +225,42 @@ class Scene:
     several: bool = False
 
 
+class ScenePlayer(App[str]):
+    """What `snap_compare` runs: it lives the day of a scene, then runs the console on it.
+
+    Attributes:
+        lines: What the terminal shows at the end of the scene, in words.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self.lines: tuple[str, ...] = ()
+        self._scene = scene
+
+    async def run_async(self, **options: Any) -> str | None:
+        """Run the console; `play` is what its pilot is to do."""
+        async with prepared(self._scene) as (app, _):
+            return await cast("App[str]", app).run_async(**options)
+
+    async def play(self, pilot: Pilot[None]) -> None:
+        """Play the scene in the console."""
+        app = cast("SwitchboardApp", pilot.app)
+        stage = Stage(app, cast("SceneHost", app.host), pilot)
+        await stage.begin()
+        await self._scene.play(stage)
+        self.lines = stage.text()
+
+
 async def draw(scene: Scene) -> Picture:
     """Play a scene and draw it."""
+    async with prepared(scene) as (app, host), staged(app, host, scene.size) as stage:
+        await scene.play(stage)
+        return stage.picture()
+
+
+@contextlib.asynccontextmanager
+async def prepared(scene: Scene) -> AsyncGenerator[tuple[SwitchboardApp, SceneHost]]:
+    """Live the morning of a scene's day, and make the console that is to be opened on it."""
     with fixed_world() as folder:
         if scene.no_color:
             os.environ["NO_COLOR"] = "1"
@@ -232,23 +271,23 @@ async def draw(scene: Scene) -> Picture:
                 await Day(host).morning()
             if scene.several:
                 host.elsewhere = await stack.enter_async_context(elsewhere(host, folder))
-            async with staged(SwitchboardApp(host), host, scene.size) as stage:
-                await scene.play(stage)
-                return stage.picture()
+            yield _console(SwitchboardApp(host), host), host
 
 
 @contextlib.asynccontextmanager
 async def staged(app: SwitchboardApp, host: SceneHost, size: tuple[int, int]) -> AsyncGenerator[Stage]:
     """Open a console on the day of a host, and close it at the end."""
-    app.view_model.wall_ms = host.clock.now_ms
-    app.glyphs = GLYPHS
-    async with app.run_test(size=size) as pilot:
+    async with _console(app, host).run_test(size=size) as pilot:
         stage = Stage(app, host, pilot)
-        await until(lambda: app.watch_screen.main.view.coloured)
-        await until(lambda: not any(worker.group == "start" and worker.is_running for worker in app.workers))
-        await stage.settle()
+        await stage.begin()
         yield stage
         app.exit()
+
+
+def _console(app: SwitchboardApp, host: SceneHost) -> SwitchboardApp:
+    app.view_model.wall_ms = host.clock.now_ms
+    app.glyphs = GLYPHS
+    return app
 
 
 async def _first_start(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """What the operator sees: each scene looks as its committed picture does, and says what it must."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from rich.cells import cell_len
 
 from tests.peers.gateways import OUTERMOST
-from tests.scenes.pictures import FOLDER, SCENES, Picture, Stage, draw
+from tests.scenes.pictures import SCENES, ScenePlayer, Stage, draw
+from tests.screenshots import FOLDER, screenshot_of
 
 READ = {
     "watch": ["× hook:deploy", "model refused: 401", "● ops", "└◌ write summ", "queued", "· cron:nightly", "⊘"],
@@ -58,27 +60,23 @@ READ = {
 """What each scene must say, by the name before its size."""
 
 
-def flat(picture: Picture) -> str:
-    """Return the words of a picture, those that were wrapped joined again."""
-    return picture.text + "\n" + re.sub(r"\s+", " ", picture.text)
+@pytest.mark.parametrize("name", SCENES)
+def test_the_console_shows_what_it_showed(name: str, snap_compare: Callable[..., bool]) -> None:
+    scene, player = SCENES[name], ScenePlayer(SCENES[name])
+    is_the_same = snap_compare(player, terminal_size=scene.size, run_before=player.play)
+    text = "\n".join(player.lines)
+    said = f"{text}\n" + re.sub(r"\s+", " ", text)  # those that were wrapped are joined again
+    assert [words for words in READ[name.rpartition("-")[0]] if words not in said] == [], text
+    width, height = scene.size
+    assert len(player.lines) == height
+    assert {cell_len(line) for line in player.lines} == {width}
+    assert is_the_same, f"look at the change, then take it with `python -m tests.screenshots {name}`.\n{text}"
 
 
 @pytest.mark.parametrize("name", SCENES)
-async def test_the_committed_picture_is_what_the_console_shows(name: str) -> None:
-    path = FOLDER / f"{name}.svg"
-    picture = await draw(SCENES[name])
-    said = flat(picture)
-    assert [words for words in READ[name.rpartition("-")[0]] if words not in said] == [], picture.text
-    width, height = SCENES[name].size
-    assert len(picture.lines) == height
-    assert {cell_len(line) for line in picture.lines} == {width}
-    committed = path.read_text(encoding="utf-8") if path.exists() else ""
-    # Two long texts are not compared by `assert` itself, which would explain the difference for minutes.
-    if picture.svg != committed:
-        pytest.fail(
-            f"screenshots/{name}.svg is stale: look at the change, then draw it anew with"
-            f" `python -m tests.screenshots {name}`.\n{picture.text}"
-        )
+def test_a_screenshot_is_what_was_compared(name: str) -> None:
+    if (FOLDER / f"{name}.svg").read_text(encoding="utf-8") != screenshot_of(name):
+        pytest.fail(f"screenshots/{name}.svg is stale: make it anew with `python -m tests.screenshots {name}`")
 
 
 async def test_a_scene_gives_the_same_picture_every_time() -> None:

@@ -44,7 +44,7 @@ async def running(
         await runtime.close()
 
 
-async def until(condition: Callable[[], object], *, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
     """Wait until a condition holds; fail when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -52,7 +52,7 @@ async def until(condition: Callable[[], object], *, seconds: float = 10.0) -> No
         await asyncio.sleep(0.002)
 
 
-async def until_async(condition: Callable[[], Awaitable[object]], *, seconds: float = 10.0) -> None:
+async def until_async(condition: Callable[[], Awaitable[object]], *, seconds: float = 30.0) -> None:
     """Wait until a condition that must itself be awaited holds."""
     deadline = time.monotonic() + seconds
     while not await condition():
