@@ -93,42 +93,8 @@ class Feed(Protocol):
         ...
 
 
-class Gateway(Protocol):
-    """A session system. Every method raises only the errors of `core.model.errors`."""
-
-    @property
-    def rules(self) -> RuleSet:
-        """The rules in force here."""
-        ...
-
-    @property
-    def connection(self) -> Connection:
-        """How current the answers are."""
-        ...
-
-    def now_ms(self) -> int:
-        """Return the gateway's time in ms since the Unix epoch."""
-        ...
-
-    def refusal(self, action: Action, key: str | None = None) -> str | None:
-        """Return why an action is not possible here, or for one session, at all, in one sentence; None when it is."""
-        ...
-
-    def unready(self) -> str | None:
-        """Return why nothing can be accepted here now, in one sentence; None when all is well.
-
-        It costs next to nothing: a health check asks it.
-        """
-        ...
-
-    def policy_of(self, session: Session) -> PolicyDecision | None:
-        """Return the effective send policy of a session; None where the gateway does not tell its rules (P5)."""
-        ...
-
-    def native_tool(self, name: str) -> NativeTool | None:
-        """Return a session tool that the gateway runs itself; None when it runs here, over this port
-        (architecture#tools)."""
-        ...
+class Reads(Protocol):
+    """What is asked of a session system; nothing is changed by it."""
 
     async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
         """Return sessions, newest first."""
@@ -190,6 +156,36 @@ class Gateway(Protocol):
         """Return the newest runs of a session, newest first."""
         ...
 
+    async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
+        """Wait until a run ends, at most `timeout` seconds; a wait that runs out leaves the run alone (S4, S6)."""
+        ...
+
+    async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
+        """Return an exchange with the delivery of its announce, None when the run has none; for whoever began it."""
+        ...
+
+    async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
+        """Return the newest exchanges that a session began or took part in, newest first, each with the delivery of its
+        announce; for the operator."""
+        ...
+
+    async def deliveries(
+        self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
+    ) -> list[Delivery]:
+        """Return the newest deliveries, newest first; of one session when `key`, in some states when `states` is given.
+
+        For the operator.
+        """
+        ...
+
+    async def transcript_path(self, session: Session) -> Path | None:
+        """Return where the transcript's JSONL file is, None where there is none to reach."""
+        ...
+
+
+class Writes(Protocol):
+    """What changes something in a session system."""
+
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
         """Accept a message for a session; when this returns, message and run are on disk.
 
@@ -199,10 +195,6 @@ class Gateway(Protocol):
             NotFound: There is no such session, and the request may not create it.
             Conflict: The session was reset meanwhile, or the run id stands for another request.
         """
-        ...
-
-    async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
-        """Wait until a run ends, at most `timeout` seconds; a wait that runs out leaves the run alone (S4, S6)."""
         ...
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
@@ -264,24 +256,6 @@ class Gateway(Protocol):
         """
         ...
 
-    async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
-        """Return an exchange with the delivery of its announce, None when the run has none; for whoever began it."""
-        ...
-
-    async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
-        """Return the newest exchanges that a session began or took part in, newest first, each with the delivery of its
-        announce; for the operator."""
-        ...
-
-    async def deliveries(
-        self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
-    ) -> list[Delivery]:
-        """Return the newest deliveries, newest first; of one session when `key`, in some states when `states` is given.
-
-        For the operator.
-        """
-        ...
-
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
         """Send a delivery again that is pending, failed or unknown (S11).
 
@@ -296,8 +270,42 @@ class Gateway(Protocol):
         """Give up a delivery that is pending, failed or unknown; raises as `retry_delivery` does."""
         ...
 
-    async def transcript_path(self, session: Session) -> Path | None:
-        """Return where the transcript's JSONL file is, None where there is none to reach."""
+
+class Gateway(Reads, Writes, Protocol):
+    """A session system. Every method raises only the errors of `core.model.errors`."""
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in force here."""
+        ...
+
+    @property
+    def connection(self) -> Connection:
+        """How current the answers are."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the gateway's time in ms since the Unix epoch."""
+        ...
+
+    def refusal(self, action: Action, key: str | None = None) -> str | None:
+        """Return why an action is not possible here, or for one session, at all, in one sentence; None when it is."""
+        ...
+
+    def unready(self) -> str | None:
+        """Return why nothing can be accepted here now, in one sentence; None when all is well.
+
+        It costs next to nothing: a health check asks it.
+        """
+        ...
+
+    def policy_of(self, session: Session) -> PolicyDecision | None:
+        """Return the effective send policy of a session; None where the gateway does not tell its rules (P5)."""
+        ...
+
+    def native_tool(self, name: str) -> NativeTool | None:
+        """Return a session tool that the gateway runs itself; None when it runs here, over this port
+        (architecture#tools)."""
         ...
 
     def subscribe(self, after: Cursor | None = None) -> Feed:

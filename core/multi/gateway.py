@@ -6,47 +6,37 @@ them ask those that are reached and wait for none that is slow; writes go to the
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from heapq import merge
 from itertools import chain
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any
 
-from core.gateway import Action, AgentInfo, Gateway, ModelInfo, NativeTool
+from core.delegating import DelegatingGateway
+from core.gateway import Action, Gateway, NativeTool
 from core.model.access import Agents, Caller, One, Operator, Scope, Tree
 from core.model.connection import REACHED, Connection, unreached
-from core.model.errors import Forbidden, SwitchboardError, Unavailable
+from core.model.errors import Forbidden, Unavailable
 from core.model.events import ConnectionChanged, Cursor, Event, Reloaded
-from core.model.exchanges import Delivery, DeliveryState, Exchange
+from core.model.exchanges import Delivery, DeliveryState
 from core.model.keys import split
-from core.model.messages import Draft, Message
-from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
+from core.model.runs import RunRequest, RunTicket
 from core.model.sessions import (
-    HistoryPage,
-    NewSession,
     Override,
     SearchHit,
     SearchHits,
     Session,
     SessionPage,
-    SessionPatch,
     SessionQuery,
-    Unsearched,
     unsearched,
 )
+from core.multi.asking import ask_reached, search_in
 from core.multi.feed import MergedFeed
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 
-T = TypeVar("T")
-ANSWER_SECONDS: Final = 1.0
-"""How long a read over all gateways waits for one of them; a list that comes later follows by itself."""
-SEARCH_SECONDS: Final = 3.0
-"""How long a search does: what comes later does not follow."""
 
-
-class MultiGateway:
+class MultiGateway(DelegatingGateway):
     """Several gateways as one; see `core.gateway.Gateway`.
 
     Args:
@@ -182,7 +172,7 @@ class MultiGateway:
             return await self.of(root).list_sessions(query, scope)
         several = len(self._members) > 1  # then each of them may have the rows of the page
         whole = replace(query, offset=0, limit=_upto(query)) if several and query.offset else query
-        pages = await self._asked(lambda gateway: gateway.list_sessions(whole, scope), self._read_later)
+        pages = await ask_reached(self._members, lambda gateway: gateway.list_sessions(whole, scope), self._read_later)
         if len(pages) == 1 and whole is query:
             return pages[0]
         rows = sorted(chain.from_iterable(page.sessions for page in pages), key=lambda row: -row.updated_at)
@@ -203,7 +193,10 @@ class MultiGateway:
         root = key or _root(scope)
         if root is None and len(self._members) > 1:
             answers = await asyncio.gather(
-                *(self._search_in(name, text, scope, limit=limit, redacted=redacted) for name in self._members)
+                *(
+                    search_in(name, gateway, text, scope, limit=limit, redacted=redacted)
+                    for name, gateway in self._members.items()
+                )
             )
             hits = list(merge(*answers, key=lambda hit: -hit.timestamp))[:limit]
             return SearchHits(hits, chain.from_iterable(unsearched(answer) for answer in answers))
@@ -212,40 +205,19 @@ class MultiGateway:
             raise Unavailable(reason)
         return await gateway.search(text, scope, key=key, limit=limit, redacted=redacted)
 
-    async def _search_in(self, name: str, text: str, scope: Scope, *, limit: int, redacted: bool) -> list[SearchHit]:
-        gateway = self._members[name]
-        reason = unreached(gateway.connection)
-        if reason is None:
-            try:
-                async with asyncio.timeout(SEARCH_SECONDS):
-                    return await gateway.search(text, scope, limit=limit, redacted=redacted)
-            except TimeoutError:
-                reason = f"it did not answer within {SEARCH_SECONDS:g} s"
-            except SwitchboardError as error:
-                reason = error.message
-        return SearchHits(unsearched=(Unsearched(name or "this machine", reason),))
-
     async def deliveries(
         self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
     ) -> list[Delivery]:
         """Return the newest deliveries, newest first."""
         if key is not None:
-            return await self.of(key).deliveries(key, states=states, limit=limit)
-        found = await self._asked(lambda gateway: gateway.deliveries(states=states, limit=limit))
+            return await super().deliveries(key, states=states, limit=limit)
+        found = await ask_reached(self._members, lambda gateway: gateway.deliveries(states=states, limit=limit))
         return list(merge(*found, key=lambda delivery: -delivery.created_at))[:limit]
 
     async def overrides(self) -> dict[str, Override]:
         """Return the overrides that wait for a session of their key, of all gateways that are reached."""
-        found = await self._asked(lambda gateway: gateway.overrides())
+        found = await ask_reached(self._members, lambda gateway: gateway.overrides())
         return {key: override for part in found for key, override in part.items()}
-
-    async def agents(self) -> list[AgentInfo]:
-        """Return the agents that are configured at home."""
-        return await self._members[self.home].agents()
-
-    async def models(self) -> list[ModelInfo]:
-        """Return the models that may be named at home."""
-        return await self._members[self.home].models()
 
     def subscribe(self, after: Cursor | None = None) -> MergedFeed:
         """Hear of every durable change from now on; of home, of everything since its cursor."""
@@ -257,40 +229,10 @@ class MultiGateway:
 
     # Reads and writes of one
 
-    async def get_session(self, ref: str, scope: Scope) -> Session:
-        """Return one session by key or id."""
-        return await self.of(ref).get_session(ref, scope)
+    async def _reads(self, ref: str | None) -> Gateway:
+        return self.of(ref) if ref is not None else self._members[self.home]
 
-    async def history(
-        self,
-        ref: str,
-        scope: Scope,
-        *,
-        limit: int,
-        before: int | None = None,
-        include_tools: bool = True,
-        in_brief: bool = False,
-    ) -> HistoryPage:
-        """Return the newest messages of a session, or those before a `seq`, in order."""
-        return await self.of(ref).history(
-            ref, scope, limit=limit, before=before, include_tools=include_tools, in_brief=in_brief
-        )
-
-    async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
-        """Return the newest runs of a session, newest first."""
-        return await self.of(key).runs(key, scope, limit=limit)
-
-    async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
-        """Return an exchange with the delivery of its announce."""
-        return await self.of(exchange_id).exchange(exchange_id)
-
-    async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
-        """Return the newest exchanges of a session, newest first."""
-        return await self.of(key).exchanges(key, limit=limit)
-
-    async def transcript_path(self, session: Session) -> Path | None:
-        """Return where the transcript's file is, None where there is none to reach."""
-        return await self.of(session.key).transcript_path(session)
+    _writes = _reads
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
         """Accept a message for a session.
@@ -302,65 +244,7 @@ class MultiGateway:
         target = request.spawn.requester if request.spawn is not None else request.target
         return await self._members[self._one_of(_key_of(caller), source, target)].start_run(request, caller)
 
-    async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
-        """Wait until a run ends, at most `timeout` seconds."""
-        return await self.of(run_id).wait_run(run_id, timeout)
-
-    async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
-        """Stop the runs of a session, or one of them; return the ids."""
-        return await self.of(ref).abort(ref, caller, run_id=run_id)
-
-    async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
-        """Change label, model, levels or send policy of a session."""
-        return await self.of(ref).patch(ref, patch, caller)
-
-    async def reset(self, ref: str, caller: Caller) -> Session:
-        """Give the session an empty transcript."""
-        return await self.of(ref).reset(ref, caller)
-
-    async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
-        """Take a session out of the list, or bring it back."""
-        return await self.of(ref).archive(ref, caller, archived=archived)
-
-    async def create(self, new: NewSession, caller: Caller) -> Session:
-        """Make a session without a message."""
-        return await self.of(new.key or new.parent or "").create(new, caller)
-
-    async def delete(self, ref: str, caller: Caller) -> None:
-        """Remove a session with its transcripts, for good."""
-        await self.of(ref).delete(ref, caller)
-
-    async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
-        """Append a message without a run."""
-        return await self.of(ref).append(ref, draft, caller)
-
-    async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
-        """Send a delivery again."""
-        return await self.of(delivery_id).retry_delivery(delivery_id, caller)
-
-    async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
-        """Give up a delivery."""
-        return await self.of(delivery_id).drop_delivery(delivery_id, caller)
-
     # Inside
-
-    async def _asked(
-        self, read: Callable[[Gateway], Awaitable[T]], late: Callable[[str, bool], None] | None = None
-    ) -> list[T]:
-        """Ask all gateways that are reached; those that do not answer in time are left out.
-
-        Args:
-            late: Told of each that is left out, and whether it is reached.
-        """
-        reached = [name for name, gateway in self._members.items() if gateway.connection.state in REACHED]
-        if len(self._members) == 1 and reached:  # nobody else waits
-            return [await read(self._members[reached[0]])]
-        answers = await asyncio.gather(*(_in_time(read(self._members[name])) for name in reached))
-        for name in self._members:
-            answered = name in reached and answers[reached.index(name)]
-            if late is not None and not answered:
-                late(name, name in reached)
-        return [answer[0] for answer in answers if answer]
 
     def _read_later(self, name: str, reached: bool) -> None:  # noqa: FBT001 - it is a fact about the name
         if reached:
@@ -389,14 +273,6 @@ class MultiGateway:
             one, other = (name or "this machine" for name in sorted(owners)[:2])
             raise Forbidden(f"sends stay within one gateway: one side is at {one}, the other at {other}", ("gateway",))
         return next(iter(owners), self.home)
-
-
-async def _in_time(answer: Awaitable[T]) -> tuple[T] | tuple[()]:
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return (await answer,)
-    except (TimeoutError, SwitchboardError):
-        return ()
 
 
 def _refusal(gateway: Gateway, action: Action, key: str | None) -> str | None:

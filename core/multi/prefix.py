@@ -128,6 +128,11 @@ class KeyPrefix:
             key=self.ref(delivery.key),
         )
 
+    def announced(self, found: tuple[Exchange, Delivery | None]) -> tuple[Exchange, Delivery | None]:
+        """Return an exchange and the delivery of its announce with their refs named."""
+        exchange, delivery = found
+        return self.exchange(exchange), self.delivery(delivery) if delivery is not None else None
+
     def connection(self, connection: Connection) -> Connection:
         """Return the connection under this name."""
         return connection if connection.name == self.name else replace(connection, name=self.name)

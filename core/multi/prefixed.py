@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from core.gateway import Action, AgentInfo, Feed, Gateway, ModelInfo, NativeTool
+from core.delegating import DelegatingGateway
+from core.gateway import Action, Feed, Gateway, NativeTool
 from core.model.access import Caller, Scope
 from core.model.connection import Connection
 from core.model.events import Cursor, Event
@@ -30,7 +31,7 @@ from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 
 
-class PrefixedGateway:
+class PrefixedGateway(DelegatingGateway):
     """A `Gateway` whose refs carry a name; see `core.gateway.Gateway`.
 
     Attributes:
@@ -129,14 +130,6 @@ class PrefixedGateway:
         places = (Unsearched(f"{each.place} of {prefix.name}", each.reason) for each in unsearched(hits))
         return SearchHits(named, places)
 
-    async def agents(self) -> list[AgentInfo]:
-        """Return the configured agents, the default one first."""
-        return await self.inner.agents()
-
-    async def models(self) -> list[ModelInfo]:
-        """Return the models that sessions and spawns may name."""
-        return await self.inner.models()
-
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
         """Return the newest runs of a session, newest first."""
         prefix = self._prefix
@@ -145,11 +138,13 @@ class PrefixedGateway:
     async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
         """Return an exchange with the delivery of its announce."""
         found = await self.inner.exchange(self._prefix.bare(exchange_id))
-        return self._pair(*found) if found is not None else None
+        return self._prefix.announced(found) if found is not None else None
 
     async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
         """Return the newest exchanges of a session, newest first."""
-        return [self._pair(*found) for found in await self.inner.exchanges(self._prefix.bare(key), limit=limit)]
+        return [
+            self._prefix.announced(found) for found in await self.inner.exchanges(self._prefix.bare(key), limit=limit)
+        ]
 
     async def overrides(self) -> dict[str, Override]:
         """Return the overrides that wait for a session of their key."""
@@ -250,9 +245,10 @@ class PrefixedGateway:
         prefix = self._prefix
         return prefix.delivery(await self.inner.drop_delivery(prefix.bare(delivery_id), prefix.caller(caller)))
 
-    def _pair(self, exchange: Exchange, delivery: Delivery | None) -> tuple[Exchange, Delivery | None]:
-        prefix = self._prefix
-        return prefix.exchange(exchange), prefix.delivery(delivery) if delivery is not None else None
+    async def _reads(self, ref: str | None) -> Gateway:  # noqa: ARG002 - it has them all
+        return self.inner
+
+    _writes = _reads
 
 
 class PrefixedFeed:

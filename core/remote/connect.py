@@ -1,29 +1,19 @@
 """Reaching a gateway by its profile: one object from the first moment on, whatever it turns out to speak."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 from core.clock import Clock
+from core.delegating import DelegatingGateway
 from core.event_stream import EventStream
-from core.gateway import Action, AgentInfo, Feed, Gateway, ModelInfo, NativeTool
-from core.model.access import Caller, Scope
+from core.gateway import Action, Feed, Gateway, NativeTool
 from core.model.connection import Connection
 from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged, Cursor, Event, Reloaded
-from core.model.exchanges import Delivery, DeliveryState, Exchange
-from core.model.messages import Draft, Message
-from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
 from core.model.sessions import (
-    HistoryPage,
-    NewSession,
-    Override,
-    SearchHit,
     Session,
-    SessionPage,
-    SessionPatch,
-    SessionQuery,
 )
 from core.remote.credentials import ProfilePassport
 from core.remote.hello import Hello, HelloRequest
@@ -56,7 +46,7 @@ def connect(profile: Profile, state: Path, clock: Clock) -> "RemoteGateway":
     return gateway
 
 
-class RemoteGateway:
+class RemoteGateway(DelegatingGateway):
     """A gateway elsewhere; see `core.gateway.Gateway`. What it speaks is known with its first hello."""
 
     def __init__(self, link: Link, profile: Profile) -> None:
@@ -127,114 +117,6 @@ class RemoteGateway:
         """Return a session tool that the gateway runs itself; None when it runs here."""
         return self._inner.native_tool(name) if self._inner is not None else None
 
-    async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
-        """Return sessions, newest first."""
-        return await (await self._there()).list_sessions(query, scope)
-
-    async def get_session(self, ref: str, scope: Scope) -> Session:
-        """Return one session by canonical key or by session id."""
-        return await (await self._there()).get_session(ref, scope)
-
-    async def history(
-        self,
-        ref: str,
-        scope: Scope,
-        *,
-        limit: int,
-        before: int | None = None,
-        include_tools: bool = True,
-        in_brief: bool = False,
-    ) -> HistoryPage:
-        """Return the newest `limit` messages, or those before a `seq`, in order."""
-        there = await self._there()
-        return await there.history(
-            ref, scope, limit=limit, before=before, include_tools=include_tools, in_brief=in_brief
-        )
-
-    async def search(
-        self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
-    ) -> list[SearchHit]:
-        """Return messages that hold every word, newest first."""
-        return await (await self._there()).search(text, scope, key=key, limit=limit, redacted=redacted)
-
-    async def agents(self) -> list[AgentInfo]:
-        """Return the configured agents, the default one first."""
-        return await (await self._there()).agents()
-
-    async def models(self) -> list[ModelInfo]:
-        """Return the models that sessions and spawns may name."""
-        return await (await self._there()).models()
-
-    async def overrides(self) -> dict[str, Override]:
-        """Return the overrides of the send policy that wait for a session of their key."""
-        return await (await self._there()).overrides()
-
-    async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
-        """Return the newest runs of a session, newest first."""
-        return await (await self._there()).runs(key, scope, limit=limit)
-
-    async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
-        """Have a message accepted for a session."""
-        return await (await self._there()).start_run(request, caller)
-
-    async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
-        """Wait until a run ends, at most `timeout` seconds."""
-        return await (await self._there()).wait_run(run_id, timeout)
-
-    async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
-        """Stop runs of a session; return their ids."""
-        return await (await self._there()).abort(ref, caller, run_id=run_id)
-
-    async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
-        """Change label, model, levels or send policy of a session."""
-        return await (await self._there()).patch(ref, patch, caller)
-
-    async def reset(self, ref: str, caller: Caller) -> Session:
-        """Give the session an empty transcript."""
-        return await (await self._there()).reset(ref, caller)
-
-    async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
-        """Take a session out of the list, or bring it back."""
-        return await (await self._there()).archive(ref, caller, archived=archived)
-
-    async def create(self, new: NewSession, caller: Caller) -> Session:
-        """Make a session without a message."""
-        return await (await self._there()).create(new, caller)
-
-    async def delete(self, ref: str, caller: Caller) -> None:
-        """Remove a session with its transcripts, for good."""
-        await (await self._there()).delete(ref, caller)
-
-    async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
-        """Append a message without a run."""
-        return await (await self._there()).append(ref, draft, caller)
-
-    async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
-        """Return an exchange with the delivery of its announce, None when the run has none."""
-        return await (await self._there()).exchange(exchange_id)
-
-    async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
-        """Return the newest exchanges of a session."""
-        return await (await self._there()).exchanges(key, limit=limit)
-
-    async def deliveries(
-        self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
-    ) -> list[Delivery]:
-        """Return the newest deliveries, newest first."""
-        return await (await self._there()).deliveries(key, states=states, limit=limit)
-
-    async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
-        """Send a delivery again."""
-        return await (await self._there()).retry_delivery(delivery_id, caller)
-
-    async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
-        """Give a delivery up."""
-        return await (await self._there()).drop_delivery(delivery_id, caller)
-
-    async def transcript_path(self, session: Session) -> Path | None:
-        """Return where the transcript's file is, None where there is none to reach."""
-        return await (await self._there()).transcript_path(session)
-
     def subscribe(self, after: Cursor | None = None) -> Feed:
         """Hear of what happens; before the first connection only of the way to it."""
         feed = _LateFeed(self._feeds.remove)
@@ -245,13 +127,15 @@ class RemoteGateway:
 
     # The way there
 
-    async def _there(self) -> Gateway:
+    async def _reads(self, ref: str | None) -> Gateway:  # noqa: ARG002 - one gateway has them all
         while self._inner is None:
             if self._link.connection.detail:
                 raise Unavailable(self._link.connection.detail)
             self._turn.clear()
             await self._turn.wait()
         return self._inner
+
+    _writes = _reads
 
     async def _up(self, hello: Hello) -> None:
         """Choose how to speak to it, once and whenever another kind of gateway answers there; then catch up."""

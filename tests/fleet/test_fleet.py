@@ -15,8 +15,7 @@ from core.model.keys import joined, split
 from core.model.messages import Provenance, user_draft
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import NewSession, SessionPatch, SessionQuery, Unsearched, unsearched
-from core.multi import MultiGateway
-from core.multi import gateway as fleets
+from core.multi import MultiGateway, asking
 from core.tools.dispatch import dispatch
 from tests.fleet.conftest import Two
 from tests.support.runtimes import MAIN, Agent, Listener, begin, running, send, until
@@ -198,7 +197,7 @@ async def test_without_a_home_of_no_name_a_bare_key_is_meant_where_the_sender_is
 
 
 async def test_a_gateway_that_does_not_answer_holds_nothing_up(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleets, "ANSWER_SECONDS", 1.0)  # here it is answered in some milliseconds
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 1.0)  # here it is answered in some milliseconds
     await send(two.here, "main", "hello")
     await send(two.prod, "main", "hello")
     listener = Listener(two.fleet.subscribe())
@@ -218,7 +217,7 @@ async def test_what_a_search_did_not_look_into_is_named(two: Two, monkeypatch: p
     await send(two.prod, "main", "hello")
     hits = await two.fleet.search("hello", ALL)
     assert ({hit.key for hit in hits}, unsearched(hits)) == ({MAIN, THERE}, ())
-    monkeypatch.setattr(fleets, "SEARCH_SECONDS", 1.5)  # here it is answered in some milliseconds
+    monkeypatch.setattr(asking, "SEARCH_SECONDS", 1.5)  # here it is answered in some milliseconds
     two.line.answers.clear()
     hits = await two.fleet.search("hello", ALL)
     assert unsearched(hits) == (Unsearched("prod", "it did not answer within 1.5 s"),)

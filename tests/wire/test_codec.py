@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.gateway import Gateway
+from core.gateway import Gateway, Reads, Writes
 from core.json_codec import decode
 from core.model.access import One, Operator, SessionCaller
 from core.model.errors import Invalid
@@ -59,10 +59,15 @@ def test_what_is_asked_and_answered_comes_back_as_it_was(name: str, data: st.Dat
     assert _there_and_back(result, answer) == answer
 
 
+def public(part: type) -> set[str]:
+    """Return the names of what a part of the port has."""
+    return {name for name in dir(part) if not name.startswith("_")}
+
+
 def test_every_method_of_the_port_has_its_call() -> None:
     plain = {"rules", "connection", "now_ms", "refusal", "unready", "policy_of", "native_tool", "subscribe"}
-    public = {name for name in vars(Gateway) if not name.startswith("_")}
-    assert public == plain | set(READS) | set(CHANGES)
+    assert public(Gateway) == plain | set(READS) | set(CHANGES)
+    assert (public(Reads), public(Writes)) == (set(READS), set(CHANGES))
 
 
 @given(value=values_of(Operator | SessionCaller), scope=values_of(One))
