@@ -21,8 +21,9 @@ from textual.filter import ANSIToTruecolor, LineFilter
 from textual.screen import Screen
 
 from console.alarm import Alarm
-from console.live.gateways import Gateways
+from console.hosts.gateways import Gateways
 from console.live.memory import Memory, Taken
+from console.live.synchronizer import Synchronizer
 from console.live.view_model import ViewModel
 from console.operations import Operations
 from console.sanitizer import OutputSanitizer
@@ -71,6 +72,7 @@ class SwitchboardApp(App[None]):
         self.where = where
         self.gateways = Gateways(host.here, host.kept)
         self.view_model = ViewModel(self.gateways.shown, Memory.load(host.state))
+        self.synchronizer = Synchronizer(self.view_model)
         self.operations = Operations(self.view_model)
         self.monotonic = time.monotonic
         self.glyphs: dict[Look, str] = GLYPHS if _draws_unicode() else ASCII_GLYPHS
@@ -155,7 +157,7 @@ class SwitchboardApp(App[None]):
     def _say_unused(self, what: str) -> None:
         screen = self.screen
         if isinstance(screen, WatchScreen):
-            to = screen.row.name if screen.row is not None else self.view_model.name_of(screen.draft_key)
+            to = screen.row.name if screen.row is not None else self.view_model.book.name_of(screen.draft_key)
             keys = f"{screen.key_of('write')} writes to {to}, {screen.key_of('help')} shows the keys"
             screen.say(f"{what} does nothing here: {keys}", "warning")
         elif isinstance(screen, Page):
@@ -177,10 +179,10 @@ class SwitchboardApp(App[None]):
         screen = self.watch_screen
         self.host.expect_start()
         try:
-            await self.view_model.load()
-            self.view_model.take_changes()
-            self.view_model.on_changes = self._flush_soon
-            self.view_model.on_configured = self._show_configured
+            await self.synchronizer.load()
+            self.view_model.changes.take()
+            self.view_model.changes.on_changes = self._flush_soon
+            self.synchronizer.on_configured = self._show_configured
             await screen.begin()
         except SwitchboardError as error:
             self.host.expect_no_start()
@@ -191,7 +193,7 @@ class SwitchboardApp(App[None]):
             self._first_picture.close()
             gc.freeze()
             gc.enable()
-        self.run_worker(self.view_model.follow(), group="follow", exit_on_error=True)
+        self.run_worker(self.synchronizer.follow(), group="follow", exit_on_error=True)
         self.call_after_refresh(self._go_live)
 
     def _go_live(self) -> None:
@@ -200,7 +202,7 @@ class SwitchboardApp(App[None]):
     async def _complete(self) -> None:
         await self.watch_screen.complete()
         self.typeahead.begin()
-        await self.view_model.load_deliveries()
+        await self.synchronizer.load_deliveries()
         await self._start_runtime()
 
     async def _start_runtime(self) -> None:
@@ -215,7 +217,7 @@ class SwitchboardApp(App[None]):
             return
         self._take_preferences()
         await self._learn_gateways()
-        self.view_model.configure()
+        self.synchronizer.configure()
         screen.show_edges()
         if self.host.hint and self._scene is None and not screen.standing.text and not screen.notice.text:
             screen.say(self.host.hint)
@@ -330,7 +332,7 @@ class SwitchboardApp(App[None]):
         if not self.watch_screen.is_attached:  # the console is being closed, and the view model does not know yet
             return
         self._drawn_at = self.monotonic()
-        changes = self.view_model.take_changes()
+        changes = self.view_model.changes.take()
         self.watch_screen.show_changes(changes)
         if changes.connections:
             self._note_owner()
@@ -367,7 +369,7 @@ class SwitchboardApp(App[None]):
         """Write it down where a slow disk holds nobody up."""
         self._remember_timer = None
         memory = self.view_model.memory
-        memory.seen = self.view_model.unseen()
+        memory.seen = self.synchronizer.unseen()
         self.run_worker(partial(self._write_down, memory.take()), group="remember")
 
     async def _write_down(self, taken: Taken) -> None:
@@ -375,7 +377,7 @@ class SwitchboardApp(App[None]):
 
     def remember(self) -> None:
         """Write drafts and what was seen down now; at the end, when nothing is drawn any more."""
-        self.view_model.memory.seen = self.view_model.unseen()
+        self.view_model.memory.seen = self.synchronizer.unseen()
         self.view_model.memory.save()
 
     def watch_theme(self, theme: str) -> None:

@@ -7,7 +7,7 @@ it hit another.
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -17,7 +17,7 @@ from console.live.text.exchanges import address_words
 from console.live.text.words import counted, session_name
 from console.live.view_model import ViewModel
 from core.files import create_file
-from core.model.access import ALL, OPERATOR
+from core.model.access import ALL, OPERATOR, Operator
 from core.model.errors import SwitchboardError
 from core.model.exchanges import Delivery
 from core.model.keys import split
@@ -76,10 +76,15 @@ class Operations:
     def __init__(self, view_model: ViewModel) -> None:
         self._view_model = view_model
 
+    async def call(self, tool: str, arguments: Mapping[str, Any], acting_for: str | None = None) -> dict[str, Any]:
+        """Call a session tool as the operator, or for a session."""
+        dispatch = await asyncio.to_thread(_load_dispatch)  # 60 ms of imports, once
+        return await dispatch(self._view_model.gateway, Operator(acting_for), tool, arguments)
+
     async def send(self, order: SendOrder) -> Outcome:
         """Send a message, and wait for the reply if that is asked for."""
         arguments = {"sessionKey": order.to, "message": order.message, "timeoutSeconds": order.wait_seconds}
-        return await _said(lambda: self._view_model.call("sessions_send", arguments, order.sender), self._sent)
+        return await _said(lambda: self.call("sessions_send", arguments, order.sender), self._sent)
 
     async def spawn(self, arguments: dict[str, Any], requester: str | None) -> Outcome:
         """Start a sub-agent; `arguments` are those of `sessions_spawn`."""
@@ -91,7 +96,7 @@ class Operations:
             where = "its result will be posted here" if seen else "its result is in its own session"
             return Outcome(f"sub-agent started; {where}", key=result["childSessionKey"])
 
-        return await _said(lambda: self._view_model.call("sessions_spawn", arguments, requester), told)
+        return await _said(lambda: self.call("sessions_spawn", arguments, requester), told)
 
     async def next_policy(self, session: Session) -> Outcome:
         """Turn the send policy on: inherit, allow, deny, inherit; also of a session that is yet to be (`absent`)."""
@@ -191,7 +196,9 @@ class Operations:
                 return Outcome(str(result.get("error", status)), "error", refused=status == "forbidden")
 
     def _announce(self, delivery: Delivery) -> str:
-        return clean_line(f"the announce of {self._view_model.name_of(delivery.key)} to {address_words(delivery)}", 160)
+        return clean_line(
+            f"the announce of {self._view_model.book.name_of(delivery.key)} to {address_words(delivery)}", 160
+        )
 
     def _name(self, session: Session) -> str:
         return clean_line(session_name(session, self._view_model.book.default_agent(session.key)), 60)
@@ -215,6 +222,12 @@ def export_text(message: Message) -> str:
         if block.get("type") == "toolCall"
     ]
     return f"## {message.seq} · {who}\n\n" + "\n\n".join(parts) + "\n\n"
+
+
+def _load_dispatch() -> Callable[..., Awaitable[dict[str, Any]]]:
+    from core.tools.dispatch import dispatch
+
+    return dispatch
 
 
 async def _said(do: Callable[[], Awaitable[T]], tell: Callable[[T], Outcome]) -> Outcome:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 from urllib.parse import urlsplit
 
-from console.live.gateways import KeptGateway, Listed
+from console.hosts.gateways import KeptGateway, Listed
 from core import json_codec
 from core.config.gateways import LOCAL, is_name, shown_url, url_problem
 from core.config.settings import GatewaySettings, Secret

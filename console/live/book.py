@@ -5,9 +5,10 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from console.live.placement import RANK, Placement
 from console.live.rows import Look, Row, read_row, runs_of
 from console.live.text.clean import clean_line
+from console.live.text.words import key_name
 from core.model.events import Activity, Event, RunChanged, SessionChanged
 from core.model.keys import main_key, split
-from core.model.sessions import Session
+from core.model.sessions import Override, Session
 from core.rules.policy import PolicyDecision
 
 Decide = Callable[[Session], PolicyDecision | None]
@@ -27,6 +28,7 @@ class Book:
         costs: Some session has cost money; without, no column is kept free for it.
         counts: How many sessions look how.
         listed: The gateways whose sessions were read when they were reached, so that none means that there is none.
+        overrides: Those of the send policy that wait for a session of their key.
     """
 
     def __init__(self, decide: Decide | None = None) -> None:
@@ -38,6 +40,7 @@ class Book:
         self.costs = False
         self.counts: dict[Look, int] = dict.fromkeys(RANK, 0)
         self.listed: set[str] = set()
+        self.overrides: Mapping[str, Override] = {}
         self._decide = decide
         self._seen: dict[str, int] = {}
         self._words: dict[str, str] = {}
@@ -84,6 +87,11 @@ class Book:
     def of(self, gateway: str) -> set[str]:
         """Return the keys of the sessions of a gateway."""
         return {key for key, row in self.rows.items() if row.gateway == gateway}
+
+    def name_of(self, key: str) -> str:
+        """Return the name of a session for the screen, also of one that is not known."""
+        row = self.rows.get(key)
+        return row.name if row is not None else clean_line(key_name(key, self.default_agent(key)), 60)
 
     def default_agent(self, key: str) -> str:
         """Return the default agent of the gateway that a key belongs to."""

@@ -1,6 +1,10 @@
 """What changed since somebody drew last."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(slots=True)
@@ -24,3 +28,34 @@ class Changes:
     gone: set[str] = field(default_factory=set[str])
     connections: bool = False
     all: bool = False
+
+
+class PendingChanges:
+    """Gathers what changed until somebody draws it.
+
+    Attributes:
+        noted: What changed since the last call of `take`.
+        on_changes: Called by the first `tell` after it.
+        is_told: It was.
+    """
+
+    def __init__(self) -> None:
+        self.noted = Changes()
+        self.on_changes: Callable[[], None] = lambda: None
+        self.is_told = False
+
+    def take(self) -> Changes:
+        """Return what changed since the last call."""
+        noted, self.noted, self.is_told = self.noted, Changes(), False
+        return noted
+
+    def tell(self) -> None:
+        """Have what is noted drawn."""
+        if not self.is_told:
+            self.is_told = True
+            self.on_changes()
+
+    def note_transcript(self, key: str) -> None:
+        """Have an open transcript drawn."""
+        self.noted.transcripts.add(key)
+        self.tell()

@@ -10,8 +10,8 @@ from textual.binding import BindingType
 from textual.containers import Container
 
 from console.actions import GATEWAYS
+from console.hosts.gateways import GatewayEntry, Gateways
 from console.live.changes import Changes
-from console.live.gateways import GatewayEntry, Gateways
 from console.live.text.clean import clean_line
 from console.live.text.connections import COLOURS, REASON_CHARS, broken, data_age, state_words
 from console.live.view_model import ViewModel

@@ -102,7 +102,7 @@ class DeliveriesScreen(Page):
         if current is None:
             return "there is no delivery here"
         if action_id == "open":
-            gone = f"{self.view_model.name_of(current.key)} is not among the sessions any more"
+            gone = f"{self.view_model.book.name_of(current.key)} is not among the sessions any more"
             return None if current.key in self.view_model.book.rows else gone
         if current.state not in RETRYABLE:
             return OVER[current.state]
@@ -136,7 +136,7 @@ class DeliveriesScreen(Page):
             if given is not None:
                 self.run_deed(deed(delivery))
 
-        text = f"{question} the announce of {self.view_model.name_of(delivery.key)} to {address_words(delivery)}."
+        text = f"{question} the announce of {self.view_model.book.name_of(delivery.key)} to {address_words(delivery)}."
         self.console.push_screen(Confirm(f"{word}?", text, [Choice("y", word, "yes")]), answered)
 
     def do_open(self) -> None:
@@ -210,7 +210,7 @@ class DeliveriesScreen(Page):
         right = f"! {stuck} undelivered  {number}" if stuck else number
         self.title_line.show("DELIVERIES", about, right, focused=self.list.has_focus)
         if current is not None:
-            where = f"{self.view_model.name_of(current.key)} → {address_words(current)}"
+            where = f"{self.view_model.book.name_of(current.key)} → {address_words(current)}"
             account = f" as {current.account_id}" if current.account_id else ""
             when = (
                 f"recorded {self._ago(current, current.created_at)}, changed {self._ago(current, current.updated_at)}"
@@ -278,7 +278,7 @@ class _List(LineList):
         colour, muted = palette.style(DELIVERY_COLOURS[delivery.state]), palette.style("muted")
         tries = fit(_tries(delivery, now), 22, right=True)
         room = max(0, width - 11 - len(tries) - 6)
-        named = f"{self._view_model.name_of(delivery.key)} {self._view_model.place_of(delivery.key)}".rstrip()
+        named = f"{self._view_model.book.name_of(delivery.key)} {self._view_model.place_of(delivery.key)}".rstrip()
         name = fit(named, min(28, room * 45 // 100))
         first = [
             (f"{self._glyph(delivery)} {fit(delivery.state, 9)}", colour),
@@ -290,7 +290,7 @@ class _List(LineList):
         return [first, [("  " + fit(delivery.reason or "", width - 3), muted)]]
 
     def _haystack(self, delivery: Delivery) -> str:
-        name = self._view_model.name_of(delivery.key)
+        name = self._view_model.book.name_of(delivery.key)
         place = f"@{split(delivery.key)[0] or LOCAL}"
         words = (
             delivery.state,

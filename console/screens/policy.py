@@ -140,7 +140,7 @@ class PolicyScreen(Page):
             Invalid: It names no session and no key.
         """
         rules, told = self.view_model.gateway.rules_of(text), self._are_told(text)
-        return subject_of(text, rules, self.view_model.book.rows, self.view_model.overrides, told=told)
+        return subject_of(text, rules, self.view_model.book.rows, self.view_model.book.overrides, told=told)
 
     def _are_told(self, key: str) -> bool:
         """Whether the gateway of a key tells its rules: else it leaves open what they decide about its sessions."""
@@ -183,7 +183,7 @@ class PolicyScreen(Page):
 
     async def _next_policy(self, session: Session) -> Outcome:
         outcome = await self.console.operations.next_policy(session)
-        self.view_model.overrides = await waiting_overrides(self.view_model.gateway)
+        self.view_model.book.overrides = await waiting_overrides(self.view_model.gateway)
         self._show()
         return outcome
 
@@ -341,7 +341,7 @@ class PolicyScreen(Page):
         facts = [Fact("each wins over every rule", "OVERRIDES", heading=True)]
         facts += [self._override(row, subject) for row in found]
         owner = split(subject.key)[0]
-        waiting = {key: override for key, override in self.view_model.overrides.items() if split(key)[0] == owner}
+        waiting = {key: override for key, override in self.view_model.book.overrides.items() if split(key)[0] == owner}
         self._overridden = {row.session.key for row in found} | waiting.keys()
         facts += [Fact(SIGNS[word], f"{_line(key)}  waits for its session", key=key) for key, word in waiting.items()]
         if not found and not waiting:

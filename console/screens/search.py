@@ -118,7 +118,7 @@ class _Hits(LineList):
         palette = palette_of(self)
         when = age(self._view_model.now_ms(hit.key) - hit.timestamp)
         head = "  ".join(
-            filter(None, (self._view_model.name_of(hit.key), self._view_model.place_of(hit.key), hit.role))
+            filter(None, (self._view_model.book.name_of(hit.key), self._view_model.place_of(hit.key), hit.role))
         )
         return [
             [

@@ -164,7 +164,7 @@ class WatchView(Screen[None]):
             reading=self.has_class("-reading"),
             wide=self.has_class("-wide"),
             helpers_at_work=self.view_model.book.at_work_below(subject.session.key)[0] if subject is not None else 0,
-            makes=self.view_model.name_of(self.draft_key) if subject is None and self.main.key is None else "",
+            makes=self.view_model.book.name_of(self.draft_key) if subject is None and self.main.key is None else "",
             writing=self.key_of("write"),
         )
 
@@ -214,7 +214,7 @@ class WatchView(Screen[None]):
             if pane.key is not None and pane.key not in rows and pane.view.transcript is not None:
                 pane.show_gone()
                 if self.view_model.gateway.member(split(pane.key)[0]) is not None:
-                    self.say(f"{self.view_model.name_of(pane.key)}: {DELETED}", "warning")
+                    self.say(f"{self.view_model.book.name_of(pane.key)}: {DELETED}", "warning")
         self.spawns.show(self.spawns.root)
 
     @property
@@ -255,7 +255,7 @@ class WatchView(Screen[None]):
     def _new_pane(self, id_: str) -> TranscriptPane:
         view_model = self.view_model
         return TranscriptPane(
-            view_model.now_ms, view_model.name_of, self._glyph, view_model.exchanges, self._standing, id=id_
+            view_model.now_ms, view_model.book.name_of, self._glyph, view_model.exchanges, self._standing, id=id_
         )
 
     def show_edges(self) -> None:
@@ -273,7 +273,7 @@ class WatchView(Screen[None]):
         self.list_title.show("SESSIONS", about, number, focused=self.focused is self.sessions)
         self.sessions.explain(self._nothing())
         if self.main.key is None:
-            self.main.show_first(self.view_model.name_of(self.draft_key), is_first=not total)
+            self.main.show_first(self.view_model.book.name_of(self.draft_key), is_first=not total)
         main = self.row
         children = len(book.children(main.session.key)) if main is not None else 0
         name = f"of {main.name}" if main is not None else ""
@@ -325,7 +325,7 @@ class WatchView(Screen[None]):
             self._open_selected()
 
     def _show_transcript(self, pane: TranscriptPane) -> None:
-        transcript = self.view_model.transcripts.get(pane.key or "")
+        transcript = self.view_model.transcripts.opened.get(pane.key or "")
         row = self.view_model.book.rows.get(pane.key or "")
         if transcript is None or row is None:
             return
@@ -415,7 +415,7 @@ class WatchView(Screen[None]):
         old, why = self.main.key, ""
         transcript: Transcript | None = None
         try:
-            transcript = await self.view_model.open(key)
+            transcript = await self.view_model.transcripts.open(key)
         except SwitchboardError as error:
             why = error.message
         row = self.view_model.book.rows.get(key)
@@ -424,7 +424,7 @@ class WatchView(Screen[None]):
                 self.say(why, "error")
             return
         if old is not None and old not in {key, self.second.key if self.second is not None else None}:
-            self.view_model.close(old)
+            self.view_model.transcripts.close(old)
         self._keep_draft()
         if transcript is not None:
             self.main.show(row, transcript)
@@ -452,12 +452,12 @@ class WatchView(Screen[None]):
 
     @on(TranscriptView.Wanted)
     def _fetch(self, event: TranscriptView.Wanted) -> None:
-        self.view_model.fetch_wanted(event.transcript)
+        self.view_model.transcripts.fetch_wanted(event.transcript)
 
     @on(TranscriptView.Source)
     def _follow_source(self, event: TranscriptView.Source) -> None:
         if not self.go_to(event.key):
-            self.say(f"{self.view_model.name_of(event.key)} is not among the sessions here", "warning")
+            self.say(f"{self.view_model.book.name_of(event.key)} is not among the sessions here", "warning")
 
     @on(TranscriptView.Moved)
     def _view_moved(self) -> None:

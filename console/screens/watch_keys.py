@@ -134,7 +134,7 @@ class WatchScreen(WatchView):
             self.second = None
             second.remove()
             if kept is not None and kept != self.main.key:
-                self.view_model.close(kept)
+                self.view_model.transcripts.close(kept)
             self.remove_class("-tiled")
         else:
             self.run_worker(self._tile, group="open", exclusive=True)
@@ -383,7 +383,7 @@ class WatchScreen(WatchView):
     async def _tile(self) -> None:
         """Show the transcript a second time, to stay there when the first one goes on."""
         row = self.view_model.book.rows.get(self.main.key or "")
-        transcript = self.view_model.transcripts.get(self.main.key or "")
+        transcript = self.view_model.transcripts.opened.get(self.main.key or "")
         if row is not None and transcript is not None:
             self.second = self._new_pane("second")
             self.second.view.coloured = self.main.view.coloured
@@ -434,12 +434,12 @@ class WatchScreen(WatchView):
         from console.screens.viewer import Viewer
 
         try:
-            message = await self.view_model.whole(key, seq)
+            message = await self.view_model.transcripts.whole(key, seq)
         except SwitchboardError as error:
             self.say(error.message, "error")
             return
         if message is not None:
-            title = f"{self.view_model.name_of(key)}, message {seq}"
+            title = f"{self.view_model.book.name_of(key)}, message {seq}"
             self.console.push_screen(Viewer(title, "\n\n".join(part.text for part in read_item(message).parts)))
 
     async def _go_to_message(self, key: str, seq: int) -> None:

@@ -86,9 +86,8 @@ class Details(Widget):
         lines = [("", "EXCHANGES", "text")] if newest else []
         for exchange in newest:
             sent = exchange.requester == key
-            other = (
-                f"{'→' if sent else '←'} {self._view_model.name_of(exchange.target if sent else exchange.requester)}"
-            )
+            name = self._view_model.book.name_of(exchange.target if sent else exchange.requester)
+            other = f"{'→' if sent else '←'} {name}"
             announce = self._view_model.exchanges.announce(exchange.exchange_id)
             told = f"announce {announce_state(exchange, announce)}"
             lines.append((other, f"{turn_words(exchange):<5}{state_words(exchange):<13}{told}", "text"))

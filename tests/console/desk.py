@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 
 import tests.support.idle  # noqa: F401 - it is imported for what it does
 from console.app import SwitchboardApp
+from console.hosts.gateways import Listed
 from console.hosts.host import Host
-from console.live.gateways import Listed
 from console.screens.watch_keys import WatchScreen
 from console.widgets.composer import Composer
 from core.agents.choose import AgentBackends
@@ -264,7 +264,9 @@ async def console(
             if live:
                 await desk.until(lambda: host.runtime.connection.state == "live")
                 await desk.until(
-                    lambda: not app.view_model._told and not any(each.group == "start" for each in app.workers)
+                    lambda: (
+                        not app.view_model.changes.is_told and not any(each.group == "start" for each in app.workers)
+                    )
                 )
             await pilot.pause()
             while desk.screen.pane != "list" and not first:

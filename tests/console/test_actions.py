@@ -196,7 +196,7 @@ async def test_tile_keeps_a_transcript_beside_the_next(fleet: Path) -> None:
         await desk.press("v")
         assert desk.screen.second is None
         await desk.until(lambda: "beside" not in desk.picture.replace("say beside", ""))
-        assert set(desk.app.view_model.transcripts) == {MAIN}
+        assert set(desk.app.view_model.transcripts.opened) == {MAIN}
 
 
 # Acting

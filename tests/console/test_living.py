@@ -135,7 +135,7 @@ async def test_a_console_that_fell_behind_catches_up_to_the_same_rows(fleet: Pat
         await desk.shows("burst 2997")
         rows = (await desk.runtime.list_sessions(SessionQuery(archived=None), ALL)).sessions
         await desk.until(lambda: {row.session for row in desk.app.view_model.book.rows.values()} == set(rows))
-        transcript = desk.app.view_model.transcripts[OPS]
+        transcript = desk.app.view_model.transcripts.opened[OPS]
         assert (transcript.first, transcript.last) == (rows[-1].first_seq, (await desk.session(OPS)).last_seq)
         await desk.press("k", "k")
         await desk.shows("burst 2994", "burst 2991")
@@ -261,8 +261,8 @@ async def test_what_the_operator_reads_stays_when_its_sub_agent_is_done(fleet: P
 async def test_what_comes_while_it_is_closed_breaks_nothing(fleet: Path) -> None:
     async with console(fleet) as desk:
         await send(desk.runtime, OPS, "say last words")
-    desk.app.view_model._changes.rows.add(OPS)
-    contextvars.Context().run(desk.app._show_dirty)  # as Textual calls what was asked for before the end
+    desk.app.view_model.changes.noted.rows.add(OPS)
+    contextvars.Context().run(desk.app._show_changes)  # as Textual calls what was asked for before the end
 
 
 # Two consoles

@@ -18,7 +18,6 @@ LARGE = {
     "console/screens/watch_keys.py::WatchScreen": 57,
     "core/remote/native/gateway.py::NativeGateway": 52,
     "console/screens/watch.py::WatchView": 50,
-    "console/live/view_model.py::ViewModel": 46,
     "core/remote/openclaw/gateway.py::OpenClawGateway": 39,
     "core/server/conversation.py::Conversation": 38,
     "console/app.py::SwitchboardApp": 38,

@@ -10,6 +10,7 @@ import pytest
 
 from console.live.book import Book
 from console.live.memory import Memory
+from console.live.synchronizer import Synchronizer
 from console.live.view_model import ViewModel
 from core.model.access import OPERATOR, Operator, Scope
 from core.model.connection import Connection
@@ -29,10 +30,11 @@ OTHER = "agent:main:other"
 async def following(runtime: Runtime, *keys: str) -> AsyncGenerator[ViewModel]:
     """Open a desk on a runtime and sessions on it, and follow what happens."""
     desk = ViewModel(runtime, Memory())
-    await desk.load()
+    synchronizer = Synchronizer(desk)
+    await synchronizer.load()
     for key in keys:
-        await desk.open(key)
-    task = asyncio.create_task(desk.follow())
+        await desk.transcripts.open(key)
+    task = asyncio.create_task(synchronizer.follow())
     try:
         yield desk
     finally:
@@ -53,15 +55,15 @@ async def test_a_deleted_session_leaves_the_book_and_the_open_transcripts(runtim
     for key in (MAIN, OPS):
         await send(runtime, key, "hello")
     async with following(runtime, MAIN, OPS) as desk:
-        desk.take_changes()
+        desk.changes.take()
         await runtime.delete(OPS, OPERATOR)
         await until(lambda: OPS not in desk.book.rows)
-        assert list(desk.transcripts) == [MAIN]
-        assert desk.take_changes().gone == {OPS}
+        assert list(desk.transcripts.opened) == [MAIN]
+        assert desk.changes.take().gone == {OPS}
         assert [placed.key for placed in desk.book.placement.placed()] == [MAIN]
         assert sum(desk.book.counts.values()) == 1
         with pytest.raises(NotFound):
-            await desk.open(OPS)
+            await desk.transcripts.open(OPS)
         await send(runtime, OPS, "again")
         await until(lambda: OPS in desk.book.rows and desk.book.rows[OPS].unread == 2)
 
@@ -69,14 +71,15 @@ async def test_a_deleted_session_leaves_the_book_and_the_open_transcripts(runtim
 async def test_one_that_is_deleted_while_its_messages_are_read_stops_nothing(runtime: Runtime) -> None:
     await send(runtime, OPS, "hello")
     desk = ViewModel(runtime, Memory())
-    await desk.load()
-    transcript = await desk.open(OPS)
+    synchronizer = Synchronizer(desk)
+    await synchronizer.load()
+    transcript = await desk.transcripts.open(OPS)
     transcript.last -= 1  # there is a hole to be filled when the next message comes
     await send(runtime, OPS, "more")
     await runtime.drained()
     await runtime.delete(OPS, OPERATOR)
     await send(runtime, MAIN, "hello")
-    task = asyncio.create_task(desk.follow())
+    task = asyncio.create_task(synchronizer.follow())
     await until(lambda: MAIN in desk.book.rows and OPS not in desk.book.rows)
     assert not task.done()
     task.cancel()
@@ -86,7 +89,7 @@ async def test_after_a_reload_everything_is_read_again(runtime: Runtime) -> None
     for key in (MAIN, OPS, OTHER):
         await send(runtime, key, "say one")
     async with following(runtime, MAIN, OPS) as desk:
-        before = desk.transcripts[MAIN]
+        before = desk.transcripts.opened[MAIN]
         await unheard(
             runtime,
             runtime.delete(OPS, OPERATOR),
@@ -94,17 +97,17 @@ async def test_after_a_reload_everything_is_read_again(runtime: Runtime) -> None
             send(runtime, MAIN, "say two"),
             send(runtime, OTHER, "say three", Operator(MAIN)),
         )
-        assert desk.transcripts[MAIN].last == 2
+        assert desk.transcripts.opened[MAIN].last == 2
         last = (await session(runtime, MAIN)).last_seq
         assert last >= 4
         runtime._hub.passing(Reloaded())
-        await until(lambda: desk.transcripts[MAIN].last == last and list(desk.transcripts) == [MAIN])
-        assert desk.transcripts[MAIN] is not before
+        await until(lambda: desk.transcripts.opened[MAIN].last == last and list(desk.transcripts.opened) == [MAIN])
+        assert desk.transcripts.opened[MAIN] is not before
         assert OPS not in desk.book.rows
         assert desk.book.rows[OTHER].session == await session(runtime, OTHER)
         assert desk.exchanges.of(MAIN)
         await send(runtime, MAIN, "say four")
-        await until(lambda: desk.transcripts[MAIN].last == last + 2)
+        await until(lambda: desk.transcripts.opened[MAIN].last == last + 2)
 
 
 class Unreachable(Runtime):
@@ -128,7 +131,7 @@ async def test_a_reload_that_fails_is_made_up_for_when_the_way_is_back(state: Pa
             runtime.is_away = True
             for event in (Reloaded(), ConnectionChanged(Connection("lost", "no answer"))):
                 runtime._hub.passing(event)
-            await until(lambda: desk.take_changes().connections)
+            await until(lambda: desk.changes.take().connections)
             assert OPS not in desk.book.rows
             runtime.is_away = False
             runtime._hub.passing(ConnectionChanged(Connection("live")))

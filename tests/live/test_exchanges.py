@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from console.live.exchanges import KEPT, Exchanges
 from console.live.memory import Memory
+from console.live.synchronizer import Synchronizer
 from console.live.text.clean import HARMLESS
 from console.live.text.exchanges import (
     announce_sentence,
@@ -211,8 +212,8 @@ async def test_the_desk_knows_the_exchanges_of_what_is_open(state: Path) -> None
         await send(runtime, OPS, "say before", Operator(MAIN))
         await runtime.drained()
         desk = ViewModel(runtime, Memory())
-        await desk.load()
-        await desk.open(MAIN)
+        await Synchronizer(desk).load()
+        await desk.transcripts.open(MAIN)
         assert [exchange.target for exchange in desk.exchanges.of(MAIN)] == [OPS]
         told = desk.exchanges.announce(desk.exchanges.of(MAIN)[0].exchange_id)
         assert told is not None  # it is a delivery of the other side
@@ -227,12 +228,13 @@ async def test_what_the_desk_knows_stays_true(state: Path, queue: int, monkeypat
         for key in (MAIN, OPS, SUPPORT):
             await send(runtime, key, "say hi")
         desk = ViewModel(runtime, Memory())
-        await desk.load()
-        await desk.open(MAIN)
+        synchronizer = Synchronizer(desk)
+        await synchronizer.load()
+        await desk.transcripts.open(MAIN)
         await send(runtime, OPS, "say after", Operator(MAIN))
         await send(runtime, OPS, "say nothing to do with it", Operator(SUPPORT))
         await runtime.drained()
-        following = asyncio.create_task(desk.follow())
+        following = asyncio.create_task(synchronizer.follow())
         await until(lambda: [exchange.outcome for exchange in desk.exchanges.of(MAIN)] == ["done"])
         exchange = desk.exchanges.of(MAIN)[0]
         await until(lambda: desk.exchanges.announce(exchange.exchange_id) is not None)
@@ -241,7 +243,7 @@ async def test_what_the_desk_knows_stays_true(state: Path, queue: int, monkeypat
         assert stored[1] is not None
         await until(lambda: desk.exchanges.announce(exchange.exchange_id) == stored[1]._replace(text=""))
         assert exchange == stored[0]
-        steps = desk.transcripts[MAIN].steps
+        steps = desk.transcripts.opened[MAIN].steps
         assert {step.kind for step in steps.values()} == {"reply"}
         assert desk.exchanges.of(SUPPORT) == []
         following.cancel()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from console.live.memory import Memory
+from console.live.synchronizer import Synchronizer
 from console.live.transcript import PAGE
 from console.live.view_model import ViewModel
 from core.gateway import HistoryPage
@@ -35,7 +36,7 @@ class Closed(Line):
 
 
 @contextlib.asynccontextmanager
-async def desk_on(runtime: Runtime) -> AsyncGenerator[tuple[ViewModel, Closed]]:
+async def desk_on(runtime: Runtime) -> AsyncGenerator[tuple[ViewModel, Synchronizer, Closed]]:
     """Open a desk on a gateway elsewhere."""
     from core.multi import MultiGateway
 
@@ -43,10 +44,11 @@ async def desk_on(runtime: Runtime) -> AsyncGenerator[tuple[ViewModel, Closed]]:
     line.become(name="far")
     fleet = MultiGateway({"far": line})
     desk = ViewModel(fleet, Memory())
-    await desk.load()
-    task = asyncio.create_task(desk.follow())
+    synchronizer = Synchronizer(desk)
+    await synchronizer.load()
+    task = asyncio.create_task(synchronizer.follow())
     try:
-        yield desk, line
+        yield desk, synchronizer, line
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -65,22 +67,22 @@ async def test_a_page_that_cannot_be_read_says_why(state: Path, error: Switchboa
     async with running(state) as runtime:
         for number in range(PAGE):
             await send(runtime, MAIN, f"say {number}")
-        async with desk_on(runtime) as (desk, line):
+        async with desk_on(runtime) as (desk, _, line):
             key = next(iter(desk.book.rows))
-            transcript = await desk.open(key)
+            transcript = await desk.transcripts.open(key)
             assert transcript.item(1) is None
             line.problem = error
-            desk.take_changes()
-            desk.fetch_wanted(transcript)
+            desk.changes.take()
+            desk.transcripts.fetch_wanted(transcript)
             await until(lambda: transcript.why_missing(1))
             assert transcript.why_missing(1) == error.message
-            assert key in desk.take_changes().transcripts
+            assert key in desk.changes.take().transcripts
             assert transcript.item(1) is None
             assert not transcript.wanted, "it is not asked for again and again"
             line.problem = None
-            await desk.open(key)
+            await desk.transcripts.open(key)
             assert transcript.item(1) is None
-            desk.fetch_wanted(transcript)
+            desk.transcripts.fetch_wanted(transcript)
             await until(lambda: transcript.item(1))
             assert not transcript.why_missing(1)
 
@@ -91,9 +93,9 @@ async def test_a_hole_that_cannot_be_filled_says_why_and_is_filled_after_a_gap(
 ) -> None:
     async with running(state) as runtime:
         await send(runtime, MAIN, "say one")
-        async with desk_on(runtime) as (desk, line):
+        async with desk_on(runtime) as (desk, synchronizer, line):
             key = next(iter(desk.book.rows))
-            transcript = await desk.open(key)
+            transcript = await desk.transcripts.open(key)
             publish, runtime._hub.publish = (
                 runtime._hub.publish,
                 lambda events: publish([each for each in events if not isinstance(each, MessageAppended)]),
@@ -105,10 +107,10 @@ async def test_a_hole_that_cannot_be_filled_says_why_and_is_filled_after_a_gap(
             assert transcript.why_missing(4) == error.message
             runtime._hub.publish = publish
             line.problem = None
-            await desk._apply(Gap("far"))
+            await synchronizer._apply(Gap("far"))
             await until(lambda: not transcript.refused)
             assert transcript.item(4) is None
-            desk.fetch_wanted(transcript)
+            desk.transcripts.fetch_wanted(transcript)
             await until(lambda: transcript.item(4))
             await send(runtime, MAIN, "say three")
             await until(lambda: transcript.last == 6 and transcript.item(6))
@@ -117,9 +119,9 @@ async def test_a_hole_that_cannot_be_filled_says_why_and_is_filled_after_a_gap(
 async def test_another_error_does_not_end_what_follows_events(state: Path) -> None:
     async with running(state) as runtime:
         await send(runtime, MAIN, "say one")
-        async with desk_on(runtime) as (desk, line):
+        async with desk_on(runtime) as (desk, _, line):
             key = next(iter(desk.book.rows))
-            await desk.open(key)
+            await desk.transcripts.open(key)
             line.problem = Forbidden("no")
             await send(runtime, MAIN, "say two")
             await runtime.drained()

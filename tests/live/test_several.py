@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from console.live.book import Book
 from console.live.memory import Memory
+from console.live.synchronizer import Synchronizer
 from console.live.view_model import ViewModel
 from core.model.events import Reloaded, SessionChanged
 from core.multi import MultiGateway
@@ -27,25 +28,26 @@ KEYS = [f"@prod:agent:main:s{number}" for number in range(4)]
 
 
 @contextlib.asynccontextmanager
-async def following(folder: Path) -> AsyncGenerator[tuple[ViewModel, Runtime, Runtime, Line]]:
+async def following(folder: Path) -> AsyncGenerator[tuple[ViewModel, Synchronizer, Runtime, Runtime, Line]]:
     """Open a desk over two gateways, each with a session."""
     async with running(folder / "here") as here, running(folder / "prod") as prod:
         await send(here, "main", "hello")
         await send(prod, "main", "hello")
         line = Line(prod)
         desk = ViewModel(MultiGateway({"": here, "prod": line}), Memory())
-        await desk.load()
-        desk.configure()
-        task = asyncio.create_task(desk.follow())
+        synchronizer = Synchronizer(desk)
+        await synchronizer.load()
+        synchronizer.configure()
+        task = asyncio.create_task(synchronizer.follow())
         try:
-            yield desk, here, prod, line
+            yield desk, synchronizer, here, prod, line
         finally:
             task.cancel()
 
 
 async def test_a_slow_transcript_elsewhere_keeps_no_other_event_waiting(tmp_path: Path) -> None:
-    async with following(tmp_path) as (desk, here, prod, line):
-        await desk.open(THERE)
+    async with following(tmp_path) as (desk, synchronizer, here, prod, line):
+        await desk.transcripts.open(THERE)
         asked, answers = asyncio.Event(), asyncio.Event()
 
         async def slowly(*args: Any, **kwargs: Any) -> Any:
@@ -54,10 +56,10 @@ async def test_a_slow_transcript_elsewhere_keeps_no_other_event_waiting(tmp_path
             return await prod.history(*args, **kwargs)
 
         line.history = slowly
-        transcript = desk.transcripts[THERE]
+        transcript = desk.transcripts.opened[THERE]
         session = desk.book.rows[THERE].session
         changed = SessionChanged(session.rev + 1, session._replace(rev=session.rev + 1, last_seq=4))
-        await asyncio.wait_for(desk._apply(changed), 5)
+        await asyncio.wait_for(synchronizer._apply(changed), 5)
         await asked.wait()
         await send(here, "agent:main:new", "hello")
         await until(lambda: "agent:main:new" in desk.book.rows)
@@ -68,7 +70,7 @@ async def test_a_slow_transcript_elsewhere_keeps_no_other_event_waiting(tmp_path
 
 
 async def test_rows_of_a_lost_gateway_stay_and_are_read_again_when_it_is_back(tmp_path: Path) -> None:
-    async with following(tmp_path) as (desk, _, prod, line):
+    async with following(tmp_path) as (desk, synchronizer, _, prod, line):
         assert set(desk.book.rows) == {MAIN, THERE}
         line.become(state="lost", heard_at=desk.wall_ms() - 5_000)
         await until(lambda: desk.silent_ms(THERE) is not None)
@@ -76,36 +78,36 @@ async def test_rows_of_a_lost_gateway_stay_and_are_read_again_when_it_is_back(tm
         assert (desk.silent_ms(THERE) or 0) >= 5_000
         assert desk.now_ms(THERE) <= desk.now_ms(MAIN) - 4_000
         prod._hub.passing(Reloaded())
-        await until(lambda: "prod" in desk._void)
+        await until(lambda: "prod" in synchronizer._void)
         assert THERE in desk.book.rows
         line.become(state="live")
-        await until(lambda: not desk._void)
+        await until(lambda: not synchronizer._void)
         assert desk.silent_ms(THERE) is None
         assert set(desk.book.rows) == {MAIN, THERE}
 
 
 async def test_only_the_gateway_that_was_reloaded_is_read_again(tmp_path: Path) -> None:
-    async with following(tmp_path) as (desk, _, prod, _):
-        await desk.open(MAIN)
-        await desk.open(THERE)
-        mine, theirs = desk.transcripts[MAIN], desk.transcripts[THERE]
+    async with following(tmp_path) as (desk, synchronizer, _, prod, _):
+        await desk.transcripts.open(MAIN)
+        await desk.transcripts.open(THERE)
+        mine, theirs = desk.transcripts.opened[MAIN], desk.transcripts.opened[THERE]
         ghost = make_session("@prod:agent:main:ghost", rev=10**9)
         desk.book.apply(SessionChanged(ghost.rev, ghost))
         prod._hub.passing(Reloaded())
         await until(lambda: ghost.key not in desk.book.rows)
-        await until(lambda: not desk._void)
-        assert desk.transcripts[MAIN] is mine
-        assert desk.transcripts[THERE] is not theirs
+        await until(lambda: not synchronizer._void)
+        assert desk.transcripts.opened[MAIN] is mine
+        assert desk.transcripts.opened[THERE] is not theirs
 
 
 async def test_drafts_and_what_was_seen_stay_with_a_gateway_that_is_put_away(tmp_path: Path) -> None:
-    async with following(tmp_path) as (desk, _, prod, line):
+    async with following(tmp_path) as (desk, synchronizer, _, prod, line):
         desk.memory.keep_draft(THERE, "half")
         await send(prod, "main", "news")
         await until(lambda: desk.book.rows[THERE].unread == 2)
         desk.gateway.remove("prod")
         await until(lambda: THERE not in desk.book.rows)
-        assert desk.unseen()[THERE] == 2
+        assert synchronizer.unseen()[THERE] == 2
         desk.gateway.add("prod", line)
         await until(lambda: THERE in desk.book.rows)
         assert desk.book.rows[THERE].unread == 2

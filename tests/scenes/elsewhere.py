@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from console.live.gateways import Listed
+from console.hosts.gateways import Listed
 from core.config.settings import Settings
 from core.model.access import OPERATOR
 from core.model.sessions import SessionPatch

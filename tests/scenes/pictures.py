@@ -129,14 +129,18 @@ class Stage:
     def _is_up_to_date(self) -> bool:
         screen, desk = self.app.watch_screen, self.app.view_model
         self._seconds += 1.0  # rows move at most a few times a second
-        if desk._told or screen._place_timer is not None or screen.sessions.selected not in {None, screen.main.key}:
+        if (
+            desk.changes.is_told
+            or screen._place_timer is not None
+            or screen.sessions.selected not in {None, screen.main.key}
+        ):
             return False
         rows = [row for row in desk.book.rows.values() if row.look == "running"]
         if not all(
             " ".join(self._cast.words[split(row.session.key)[1]].split()).endswith(row.words[-20:]) for row in rows
         ):
             return False
-        opened = [desk.transcripts.get(row.session.key) for row in rows]
+        opened = [desk.transcripts.opened.get(row.session.key) for row in rows]
         return all(transcript is None or transcript.live is not None for transcript in opened)
 
     def text(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import pytest
 from console.cli.parser import run as command_line
 from console.live.memory import Memory
 from console.live.view_model import ViewModel
+from console.operations import Operations
 from core.agents.port import AgentEvent, Reply, Turn
 from core.config.settings import AgentSettings, Settings
 from core.mcp import call as mcp_call
@@ -247,8 +248,8 @@ async def by_tool(runtime: Runtime, caller: Place | None, tool: str, arguments: 
 
 async def by_console(runtime: Runtime, caller: Place | None, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Act in the console; the session that the operator acts for changes no right."""
-    desk = ViewModel(runtime, Memory(Path("/nowhere")))
-    return await desk.call(tool, arguments, caller.key if caller is not None else None)
+    operations = Operations(ViewModel(runtime, Memory(Path("/nowhere"))))
+    return await operations.call(tool, arguments, caller.key if caller is not None else None)
 
 
 async def by_gateway(runtime: Runtime, caller: Place | None, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

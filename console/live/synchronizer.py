@@ -1,0 +1,241 @@
+"""Keeps what the console shows true: reads it once, then follows the one stream of events of its gateways.
+
+What is lost on the way, by a gap, a reload or a connection that breaks, is read again. Plain asyncio.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from console.live.subject import waiting_overrides
+from console.live.view_model import ViewModel
+from core.model.access import ALL
+from core.model.connection import REACHED
+from core.model.errors import SwitchboardError
+from core.model.events import (
+    Configured,
+    ConnectionChanged,
+    DeliveryChanged,
+    Delta,
+    Event,
+    ExchangeChanged,
+    Gap,
+    MessageAppended,
+    Reloaded,
+    RunChanged,
+    SessionChanged,
+    SessionGone,
+    ToolProgress,
+)
+from core.model.exchanges import Delivery, Exchange
+from core.model.keys import joined, split
+from core.model.runs import Run
+from core.model.sessions import SessionQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from core.gateway import Feed
+
+
+class Synchronizer:
+    """Keeps a view model true.
+
+    Attributes:
+        on_configured: Called when the configuration here was read again, with what is wrong with it or nothing.
+    """
+
+    def __init__(self, view_model: ViewModel) -> None:
+        self.on_configured: Callable[[str], None] = lambda _: None
+        self._view_model = view_model
+        self._gateway = view_model.gateway
+        self._book = view_model.book
+        self._transcripts = view_model.transcripts
+        self._exchanges = view_model.exchanges
+        self._deliveries = view_model.deliveries
+        self._changes = view_model.changes
+        self._feed: Feed | None = None
+        self._void: set[str] = set()
+        self._reloads: dict[str, asyncio.Task[None]] = {}
+
+    async def load(self) -> None:
+        """Read all sessions."""
+        feed = self._feed
+        self._feed = self._gateway.subscribe()
+        if feed is not None:
+            feed.close()
+        self._transcripts.follow(self._feed)
+        self._note_connections()
+        reached = self._gateway.reached()
+        page = await self._gateway.list_sessions(SessionQuery(archived=None), ALL)
+        self._book.listed = reached
+        self._book.overrides = await waiting_overrides(self._gateway)
+        self._book.load(page.sessions, self._view_model.memory.seen)
+        self._exchanges.clear()
+        await self._transcripts.read_exchanges()
+        self._changes.noted.all = True
+        self._changes.tell()
+
+    async def load_deliveries(self) -> None:
+        """Read what was announced; what is heard meanwhile is kept."""
+        await self._deliveries.load(self._gateway)
+        self._note_deliveries()
+
+    def configure(self) -> None:
+        """Take over the gateway's rules."""
+        gateway = self._gateway
+        agents = {name: gateway.rules_of(joined(name, "")).default_agent for name in gateway.names}
+        self._book.configure(self._view_model.main_key, agents)
+        for name in gateway.names:  # the list may have been read before anybody knew which they are
+            for key in gateway.rules_of(joined(name, "")).unlisted:
+                self._book.remove(joined(name, key))
+        self._changes.noted.all = True
+        self._changes.tell()
+
+    async def follow(self) -> None:
+        """Apply events until the gateway closes."""
+        assert self._feed is not None, "sessions are loaded before events are followed"
+        async for event in self._feed:
+            try:
+                await self._apply(event)
+            except SwitchboardError:
+                continue  # of a session that was deleted, or a gateway that was lost: what follows tells of it
+
+    def unseen(self) -> dict[str, int]:
+        """Return up to where sessions with something new were looked at, also those of gateways that are not shown."""
+        shown = set(self._gateway.names) - self._void
+        others = {key: seq for key, seq in self._view_model.memory.seen.items() if split(key)[0] not in shown}
+        return others | self._book.unseen()
+
+    async def _apply(self, event: Event) -> None:
+        match event:
+            case Gap(gateway):
+                self._transcripts.resume(gateway)
+            case MessageAppended(_, key, session_id, message):
+                await self._transcripts.append(key, session_id, message)
+            case Delta():
+                self._transcripts.apply_delta(event)
+            case ToolProgress(key):
+                self._transcripts.apply_tool(event, self._view_model.now_ms(key))
+            case DeliveryChanged(_, delivery):
+                self._deliveries.take([delivery])
+                self._note_deliveries()
+                self._follow_announce(delivery)
+            case ExchangeChanged(_, exchange):
+                self._follow_exchange(exchange)
+            case SessionGone(_, key):
+                self._forget(key)
+            case Reloaded() | ConnectionChanged() | Configured():
+                self._apply_news(event)
+            case _:
+                await self._apply_row(event)
+
+    def _apply_news(self, event: Reloaded | ConnectionChanged | Configured) -> None:
+        """Take in what concerns a gateway as a whole."""
+        match event:
+            case Reloaded(name):
+                self._note_connections()
+                self._reload_soon(name)
+            case ConnectionChanged(connection):
+                self._note_connections()
+                if connection.name in self._void and connection.state in REACHED:
+                    self._reload_soon(connection.name)
+                self._changes.tell()
+            case Configured(notice, name):
+                self.configure()
+                if name == "":
+                    self.on_configured(notice)
+
+    # Sessions
+
+    async def _apply_row(self, event: Event) -> None:
+        if isinstance(event, RunChanged):
+            self._follow_run(event.run)
+        if isinstance(event, SessionChanged):
+            await self._transcripts.follow_session(event.session)
+        key = self._book.apply(event)
+        if key is not None:
+            self._changes.noted.rows.add(key)
+            self._changes.tell()
+
+    def _forget(self, key: str) -> None:
+        """Take out a session that was deleted."""
+        self._transcripts.close(key)
+        if self._book.remove(key):
+            self._changes.noted.rows.discard(key)
+            self._changes.noted.gone.add(key)
+            self._changes.tell()
+
+    def _follow_run(self, run: Run) -> None:
+        if not run.live:
+            self._view_model.rates.add(run)
+        self._exchanges.take_run(run)
+        self._transcripts.take_run(run)
+
+    def _follow_exchange(self, exchange: Exchange) -> None:
+        sides = (exchange.requester, exchange.target)
+        is_shown = any(self._book.is_below(key, self._transcripts.opened) for key in sides)
+        if is_shown and self._exchanges.take(exchange):
+            self._note_exchange(exchange)
+
+    def _follow_announce(self, delivery: Delivery) -> None:
+        exchange = self._exchanges.get(delivery.exchange_id)
+        if exchange is not None and self._exchanges.take_announce(delivery):
+            self._note_exchange(exchange)
+
+    # Gateways
+
+    def _reload_soon(self, name: str) -> None:
+        """Read everything of a gateway again: what was known is void. It may take its time, and nobody waits for it."""
+        if (task := self._reloads.pop(name, None)) is not None:
+            task.cancel()
+        if self._gateway.member(name) is None:
+            self._drop(name)
+            return
+        self._void.add(name)
+        self._book.void(name)
+        self._reloads[name] = asyncio.get_running_loop().create_task(self._reload(name))
+
+    async def _reload(self, name: str) -> None:
+        gateway = self._gateway.member(name)
+        if gateway is None or gateway.connection.state not in REACHED:
+            return  # it tells when it is reached
+        try:
+            page = await gateway.list_sessions(SessionQuery(archived=None), ALL)
+            self.configure()
+            self._book.load_one(name, page.sessions, self._view_model.memory.seen)
+            self._exchanges.forget(name)
+            self._deliveries.forget(name)
+            self._void.discard(name)
+            self._changes.noted.all = self._changes.noted.deliveries = True
+            self._changes.tell()
+            await self._transcripts.read_again(name)
+            await self._deliveries.load(gateway)
+            self._note_deliveries()
+        except SwitchboardError:
+            return  # not allowed, or lost again: its connection says so
+
+    def _drop(self, name: str) -> None:
+        """Take a gateway out that is not shown any more; what was looked at is remembered."""
+        self._view_model.memory.seen = self.unseen()
+        self._void.discard(name)
+        self._transcripts.close_all(name)
+        for key in self._book.of(name):
+            self._book.remove(key)
+        self._exchanges.forget(name)
+        self._deliveries.forget(name)
+        self.configure()
+
+    # What is to be drawn
+
+    def _note_connections(self) -> None:
+        self._view_model.note_connections()
+        self._changes.noted.connections = True
+
+    def _note_exchange(self, exchange: Exchange) -> None:
+        self._transcripts.touch(exchange)
+        self._changes.noted.exchanges = True
+        self._changes.tell()
+
+    def _note_deliveries(self) -> None:
+        self._changes.noted.deliveries = True
+        self._changes.tell()
