@@ -5,29 +5,26 @@ it hit another.
 """
 
 import asyncio
-import json
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
+from console.export import file_name, markdown, read_whole
 from console.live.text.clean import clean_line
 from console.live.text.exchanges import address_words
 from console.live.text.words import counted, session_name
 from console.live.view_model import ViewModel
 from core.files import create_file
-from core.model.access import ALL, OPERATOR, Operator
+from core.model.access import OPERATOR, Operator
 from core.model.errors import SwitchboardError
 from core.model.exchanges import Delivery
 from core.model.keys import split
-from core.model.messages import Message
 from core.model.sessions import Override, Session, SessionPatch
 
 T = TypeVar("T")
 Tone = Literal["good", "warning", "error"]
 NEXT_OVERRIDE: Final[dict[Override | None, Override | None]] = {None: "allow", "allow": "deny", "deny": None}
-EXPORT_PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,27 +156,14 @@ class Operations:
         """Write a session's transcript as markdown into a new file of a folder."""
 
         async def write() -> Path:
-            path = folder / export_name(session)
-            text = "".join([export_text(message) async for message in self._all(session)])
+            path = folder / file_name(session)
+            whole = await read_whole(self._view_model.gateway, session.session_id)
+            text = "".join(markdown(message) for message in whole.messages)
             head = f"# {self._name(session)}\n\n`{session.key}` · {split(session.session_id)[1]}\n\n"
             await asyncio.to_thread(create_file, path, f"{head}{text}".encode("utf-8", "replace"))
             return path
 
         return await _said(write, lambda path: Outcome(f"written to {path}"))
-
-    async def _all(self, session: Session) -> AsyncIterator[Message]:
-        """Yield every message of a transcript in order."""
-        pages: list[tuple[Message, ...]] = []
-        before: int | None = None
-        while True:
-            page = await self._view_model.gateway.history(session.session_id, ALL, limit=EXPORT_PAGE, before=before)
-            pages.append(page.messages)
-            before = page.before
-            if before is None:
-                break
-        for messages in reversed(pages):
-            for message in messages:
-                yield message
 
     async def _patch(self, session: Session, fields: dict[str, str | None]) -> Session:
         return await self._view_model.gateway.patch(session.session_id or session.key, SessionPatch(fields), OPERATOR)
@@ -202,26 +186,6 @@ class Operations:
 
     def _name(self, session: Session) -> str:
         return clean_line(session_name(session, self._view_model.book.default_agent(session.key)), 60)
-
-
-def export_name(session: Session) -> str:
-    """Return the file name of an export: made of letters and digits of the key and the transcript's id only."""
-    words = re.sub(r"[^A-Za-z0-9]+", "-", session.key).strip("-")[:60]
-    return f"{words}-{split(session.session_id)[1][:8]}.md"
-
-
-def export_text(message: Message) -> str:
-    """Return one message as markdown."""
-    who = message.role
-    if message.provenance is not None:
-        who = f"{who} from {message.provenance.source_session_key}"
-    parts = [message.text] if message.text else []
-    parts += [
-        f"`{block.get('name')}` {json.dumps(block.get('arguments'), ensure_ascii=False)}"
-        for block in message.content
-        if block.get("type") == "toolCall"
-    ]
-    return f"## {message.seq} · {who}\n\n" + "\n\n".join(parts) + "\n\n"
 
 
 def _load_dispatch() -> Callable[..., Awaitable[dict[str, Any]]]:

@@ -3,35 +3,32 @@ console."""
 
 import argparse
 import asyncio
-import json
 import signal
 import sys
-import textwrap
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from console.cli.output import print_error, print_json, print_table, print_text, write_line
-from console.hosts.remote_host import AnyHost, check_is_one, open_host
-from console.live.text.clean import clean, clean_line
+from console.cli.follow import follow
+from console.cli.one_shot import OneShot, Stop
+from console.cli.output import LONGEST_SENTENCE, print_error, print_message, print_table, print_text, write_line
+from console.cli.work import send, spawn
+from console.export import markdown, read_whole
+from console.hosts.remote_host import check_is_one, open_host
+from console.live.text.clean import clean_line
 from console.live.text.words import age, counted, tokens
 from core.config.paths import Places, find_places
-from core.model.access import ALL, OPERATOR, Operator, SessionCaller
+from core.model.access import OPERATOR, SessionCaller
 from core.model.errors import Conflict, Invalid, Unavailable
-from core.model.keys import shown
 from core.model.money import dollars
-from core.model.sessions import Session, SessionPatch
+from core.model.sessions import SessionPatch
 from core.runtime.commands import POLICY_WORDS
-from core.tools.dispatch import dispatch
 from core.tools.target import canonical, policy_subject
 
 if TYPE_CHECKING:
     from core.gateway import Gateway
     from core.model.access import Caller
 
-HISTORY_PAGE: Final = 200
-LONGEST_CALL: Final = 2000
-Command = Callable[["OneShot", argparse.Namespace], Awaitable[int]]
+Command = Callable[[OneShot, argparse.Namespace], Awaitable[int]]
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -76,34 +73,12 @@ async def _run(options: argparse.Namespace, places: Places) -> int:
     stop = Stop()
     try:
         await shot.host.ready()
-        return await _commands()[options.command](shot, options)
+        return await COMMANDS[options.command](shot, options)
     except asyncio.CancelledError:
         shot.interrupted(f"stopped by {signal.Signals(stop.number).name}{shot.left_behind}")
         return 128 + stop.number
     finally:
         await shot.host.close()
-
-
-class Stop:
-    """Cancels the command when the process is told to end; told a second time, the process ends at once.
-
-    Attributes:
-        number: The signal.
-    """
-
-    def __init__(self) -> None:
-        self.number = 0
-        self._task = asyncio.current_task()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop, number)
-
-    def _stop(self, number: int) -> None:
-        assert self._task is not None, "a command runs in a task"
-        self.number = number
-        self._task.cancel()
-        for handled in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().remove_signal_handler(handled)
-            signal.signal(handled, signal.SIG_DFL)
 
 
 def _read_stdin() -> str:
@@ -113,59 +88,6 @@ def _read_stdin() -> str:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
         raise Invalid("the message on stdin is not UTF-8 text") from None
-
-
-class OneShot:
-    """What the commands share.
-
-    Attributes:
-        works: The command is one that changes something.
-    """
-
-    def __init__(self, host: "AnyHost", options: argparse.Namespace) -> None:
-        self.host = host
-        self.gateway = host.gateway
-        self._command = str(options.command)
-        self._json = bool(options.json)
-        self._answered = False
-        self.works = False
-
-    def answer(self, document: Mapping[str, Any]) -> bool:
-        """Print the one document of --json; whether that was asked for."""
-        if self._json:
-            self._answered = True
-            print_json(document)
-        return self._json
-
-    def interrupted(self, sentence: str) -> None:
-        """Say that the command was stopped: on stderr, or as the document of --json if there is none yet."""
-        if self._answered or not self.answer({"status": "error", "code": "interrupted", "error": sentence}):
-            print_error(sentence)
-
-    async def call(self, tool: str, arguments: Mapping[str, Any], sender: str | None = None) -> dict[str, Any]:
-        """Call a session tool as the operator; arguments that are None are left out."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return await dispatch(self.gateway, Operator(sender), tool, given)
-
-    @property
-    def left_behind(self) -> str:
-        """What becomes of what is at work when the command is stopped now, as the end of a sentence."""
-        if self.host.active_runs:
-            return "; what was at work ends as interrupted, what was said is kept"
-        return f"; what is at work goes on at {self.host.runner}" if self.works and not self.host.owns else ""
-
-    def shown(self, key: str) -> str:
-        """Return a key as the list shows it, harmless."""
-        return clean_line(shown(key, self.gateway.rules.whose_main(OPERATOR)))
-
-    async def find(self, key: str) -> Session:
-        """Return the session that a KEY means."""
-        return await self.gateway.get_session(canonical(self.gateway, OPERATOR, key), ALL)
-
-    async def work(self, *, run_own: bool = True) -> None:
-        """Be ready to change something, and to run what this command starts where nobody else does."""
-        self.works = True
-        await self.host.start(self._command, run_all=False, run_own=run_own)
 
 
 async def _list(shot: OneShot, options: argparse.Namespace) -> int:
@@ -264,28 +186,16 @@ async def _search(shot: OneShot, options: argparse.Namespace) -> int:
     else:
         write_line("no match" + (" where it was looked" if result.get("unsearched") else ""))
     for each in result.get("unsearched", ()):
-        write_line(clean_line(f"not searched: {each['place']}: {each['reason']}", LONGEST_CALL))
+        write_line(clean_line(f"not searched: {each['place']}: {each['reason']}", LONGEST_SENTENCE))
     return 0
 
 
 async def _export(shot: OneShot, options: argparse.Namespace) -> int:
-    from console.operations import export_text
-
     session = await shot.find(options.key)
-    pages: list[list[dict[str, Any]]] = []
-    texts: list[str] = []
-    before: int | None = None
-    ref = canonical(shot.gateway, OPERATOR, options.key)
-    while True:
-        page = await shot.gateway.history(ref, ALL, limit=HISTORY_PAGE, before=before)
-        pages.append([message.as_json() for message in page.messages])
-        texts.append("".join(export_text(message) for message in page.messages))
-        before = page.before
-        if before is None:
-            break
-    messages = [message for part in reversed(pages) for message in part]
-    if not shot.answer({"sessionKey": session.key, "sessionId": page.session_id, "messages": messages}):
-        print_text("".join(reversed(texts)).rstrip())
+    whole = await read_whole(shot.gateway, canonical(shot.gateway, OPERATOR, options.key))
+    messages = [message.as_json() for message in whole.messages]
+    if not shot.answer({"sessionKey": session.key, "sessionId": whole.session_id, "messages": messages}):
+        print_text("".join(markdown(message) for message in whole.messages).rstrip())
     return 0
 
 
@@ -316,34 +226,16 @@ def _load_mcp() -> "Callable[[Gateway, Caller], Awaitable[None]]":
     return serve
 
 
-def print_message(message: Mapping[str, Any]) -> None:
-    provenance = message.get("provenance")
-    who = message["role"] if provenance is None else f"{provenance['sourceSessionKey']} → {message['role']}"
-    if message["role"] == "toolResult":
-        who = f"{message.get('toolName', 'tool')} {'failed' if message.get('isError') else 'answered'}"
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message["timestamp"] / 1000))
-    write_line(f"{message['seq']}  {when}  {clean_line(who)}")
-    for block in message["content"]:
-        if block.get("type") == "text":
-            write_line(textwrap.indent(clean(str(block["text"])).rstrip(), "    "))
-        elif block.get("type") == "toolCall":
-            call = f"{block.get('name')} {json.dumps(block.get('arguments'), ensure_ascii=False)}"
-            write_line(f"    ▸ {clean_line(call, LONGEST_CALL)}")
-
-
-def _commands() -> Mapping[str, Command]:
-    """Return what carries each command out."""
-    from console.cli import follow, work
-
-    return {
-        "list": _list,
-        "history": _history,
-        "follow": follow.follow,
-        "send": work.send,
-        "spawn": work.spawn,
-        "policy": _policy,
-        "abort": _abort,
-        "search": _search,
-        "export": _export,
-        "mcp": _mcp,
-    }
+COMMANDS: Final[Mapping[str, Command]] = {
+    "list": _list,
+    "history": _history,
+    "follow": follow,
+    "send": send,
+    "spawn": spawn,
+    "policy": _policy,
+    "abort": _abort,
+    "search": _search,
+    "export": _export,
+    "mcp": _mcp,
+}
+"""What carries each command out."""

@@ -1,10 +1,10 @@
 """`switchboard follow`: the messages of a session as they come, until Ctrl+C."""
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from console.cli.commands import print_message
-from console.cli.output import print_json_line, print_progress
+from console.cli.one_shot import OneShot
+from console.cli.output import print_json_line, print_message, print_progress
 from core.gateway import Gateway
 from core.model.access import ALL
 from core.model.errors import Unavailable
@@ -13,13 +13,10 @@ from core.model.messages import Message
 from core.model.paging import forwards
 from core.model.sessions import HistoryPage, Session
 
-if TYPE_CHECKING:
-    from console.cli.commands import OneShot
-
 PAGE: Final = 200
 
 
-async def follow(shot: "OneShot", options: argparse.Namespace) -> int:
+async def follow(shot: OneShot, options: argparse.Namespace) -> int:
     """Print what is appended to a session from now on; a reset goes on with the new transcript."""
     await shot.host.watch()
     feed = shot.gateway.subscribe()

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from console.cli.commands import Stop
+from console.cli.one_shot import Stop
 from console.cli.output import LONGEST_SENTENCE, print_error, print_json, print_progress, write_line
 from console.live.text.clean import clean_line
 from core.clock import SystemClock

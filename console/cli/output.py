@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+import textwrap
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TextIO
 
@@ -46,6 +48,22 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: froz
             pad = " " * (widths[n] - cell_len(cell))
             cells.append(pad + cell if n in right else cell + (pad if n < len(row) - 1 else ""))
         write_line("  ".join(cells).rstrip())
+
+
+def print_message(message: Mapping[str, Any]) -> None:
+    """Print a message of a session: a line about it, then its words and calls."""
+    provenance = message.get("provenance")
+    who = message["role"] if provenance is None else f"{provenance['sourceSessionKey']} → {message['role']}"
+    if message["role"] == "toolResult":
+        who = f"{message.get('toolName', 'tool')} {'failed' if message.get('isError') else 'answered'}"
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message["timestamp"] / 1000))
+    write_line(f"{message['seq']}  {when}  {clean_line(who)}")
+    for block in message["content"]:
+        if block.get("type") == "text":
+            write_line(textwrap.indent(clean(str(block["text"])).rstrip(), "    "))
+        elif block.get("type") == "toolCall":
+            call = f"{block.get('name')} {json.dumps(block.get('arguments'), ensure_ascii=False)}"
+            write_line(f"    ▸ {clean_line(call, LONGEST_SENTENCE)}")
 
 
 def print_error(sentence: str) -> None:

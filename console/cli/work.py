@@ -8,8 +8,9 @@ import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from console.cli.one_shot import OneShot
 from console.cli.output import print_error, print_progress, print_text, write_line
 from console.live.text.exchanges import announce_sentence, end_sentence, progress_sentence
 from console.live.text.words import seconds_span
@@ -21,16 +22,13 @@ from core.model.events import Activity, DeliveryChanged, Event, ExchangeChanged,
 from core.model.runs import Run
 from core.tools.target import canonical
 
-if TYPE_CHECKING:
-    from console.cli.commands import OneShot
-
 EXIT_CODES: Final[Mapping[str, int]] = {"ok": 0, "accepted": 0, "error": 1, "forbidden": 4, "timeout": 5}
 
 SKEW_MS: Final = 1000
 """How far the clocks of this machine and a gateway's may be apart when its latency is known."""
 
 
-async def send(shot: "OneShot", options: argparse.Namespace) -> int:
+async def send(shot: OneShot, options: argparse.Namespace) -> int:
     """Send a message and print the reply."""
     message = options.message
     arguments = {
@@ -43,7 +41,7 @@ async def send(shot: "OneShot", options: argparse.Namespace) -> int:
     return await _stay(shot, "sessions_send", arguments, options)
 
 
-async def spawn(shot: "OneShot", options: argparse.Namespace) -> int:
+async def spawn(shot: OneShot, options: argparse.Namespace) -> int:
     """Start a sub-agent and print its result."""
     arguments = {
         "task": options.task,
@@ -69,7 +67,7 @@ def _attachment(path: Path) -> dict[str, str]:
     return {"name": path.name, "content": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
-async def _stay(shot: "OneShot", tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
+async def _stay(shot: OneShot, tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
     """Start work, show its progress, print the result, and leave when the work is done or somebody else goes on."""
     await shot.work()
     progress = _Progress(shot, await _target(shot, arguments))
@@ -103,7 +101,7 @@ async def _stay(shot: "OneShot", tool: str, arguments: Mapping[str, Any], option
     return code
 
 
-async def _target(shot: "OneShot", arguments: Mapping[str, Any]) -> str | None:
+async def _target(shot: OneShot, arguments: Mapping[str, Any]) -> str | None:
     """Return the key of the session that a message goes to, None for a spawn, which makes its own."""
     if "sessionKey" not in arguments:
         return None
@@ -113,7 +111,7 @@ async def _target(shot: "OneShot", arguments: Mapping[str, Any]) -> str | None:
     return key
 
 
-async def _tell_end(shot: "OneShot", run_id: str, options: argparse.Namespace) -> int:
+async def _tell_end(shot: OneShot, run_id: str, options: argparse.Namespace) -> int:
     """Tell what a run came to that had not ended when its tool answered; return its exit code."""
     outcome = await shot.gateway.wait_run(run_id, 0)
     if not options.json and outcome.reply:
@@ -125,7 +123,7 @@ async def _tell_end(shot: "OneShot", run_id: str, options: argparse.Namespace) -
     return EXIT_CODES[outcome.status]
 
 
-async def _tell_announce(shot: "OneShot", run_id: str) -> None:
+async def _tell_announce(shot: OneShot, run_id: str) -> None:
     """Tell on stderr what came of the exchange that a run began, if it began one: stdout is the reply alone."""
     found = await shot.gateway.exchange(run_id)
     if found is None:
@@ -137,7 +135,7 @@ async def _tell_announce(shot: "OneShot", run_id: str) -> None:
         print_progress(end_sentence(exchange, shot.shown(exchange.requester)))
 
 
-async def _leave(shot: "OneShot", tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
+async def _leave(shot: OneShot, tool: str, arguments: Mapping[str, Any], options: argparse.Namespace) -> int:
     """Have work accepted and leave it to whoever runs it."""
     await shot.work(run_own=False)
     result = await shot.call(tool, arguments, options.sender)
@@ -159,7 +157,7 @@ class _Progress:
         target: Key of the session that the message goes to; None for a spawn.
     """
 
-    def __init__(self, shot: "OneShot", target: str | None) -> None:
+    def __init__(self, shot: OneShot, target: str | None) -> None:
         self._shot = shot
         self._feed = shot.gateway.subscribe()
         self._began = shot.gateway.now_ms()

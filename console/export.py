@@ -1,0 +1,57 @@
+"""A whole transcript, and how it is written as markdown."""
+
+import json
+import re
+from typing import Final, NamedTuple
+
+from core.gateway import Gateway
+from core.model.access import ALL
+from core.model.keys import split
+from core.model.messages import Message
+from core.model.sessions import Session
+
+PAGE: Final = 200
+
+
+class WholeTranscript(NamedTuple):
+    """Every message of a transcript, in order."""
+
+    session_id: str
+    messages: list[Message]
+
+
+async def read_whole(gateway: Gateway, ref: str) -> WholeTranscript:
+    """Read a transcript page by page.
+
+    Args:
+        ref: A key, for its session's current transcript, or a session id.
+    """
+    pages: list[tuple[Message, ...]] = []
+    before: int | None = None
+    while True:
+        page = await gateway.history(ref, ALL, limit=PAGE, before=before)
+        pages.append(page.messages)
+        before = page.before
+        if before is None:
+            break
+    return WholeTranscript(page.session_id, [message for messages in reversed(pages) for message in messages])
+
+
+def file_name(session: Session) -> str:
+    """Return the file name of an export: made of letters and digits of the key and the transcript's id only."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", session.key).strip("-")[:60]
+    return f"{words}-{split(session.session_id)[1][:8]}.md"
+
+
+def markdown(message: Message) -> str:
+    """Return one message as markdown."""
+    who = message.role
+    if message.provenance is not None:
+        who = f"{who} from {message.provenance.source_session_key}"
+    parts = [message.text] if message.text else []
+    parts += [
+        f"`{block.get('name')}` {json.dumps(block.get('arguments'), ensure_ascii=False)}"
+        for block in message.content
+        if block.get("type") == "toolCall"
+    ]
+    return f"## {message.seq} · {who}\n\n" + "\n\n".join(parts) + "\n\n"
