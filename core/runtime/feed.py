@@ -33,11 +33,16 @@ Partial = Callable[[str | None], Iterable[Delta]]
 
 
 class EventHub:
-    """All subscribers of a runtime."""
+    """All subscribers of a runtime.
 
-    def __init__(self, catch_up: CatchUp, partial: Partial) -> None:
+    Args:
+        published: The newest change that nobody has to be told of.
+    """
+
+    def __init__(self, catch_up: CatchUp, partial: Partial, published: Cursor = 0) -> None:
         self._catch_up = catch_up
         self._partial = partial
+        self._published = published
         self._feeds: list[RuntimeFeed] = []
 
     def subscribe(self, now: Cursor, after: Cursor | None) -> "RuntimeFeed":
@@ -53,6 +58,17 @@ class EventHub:
             for event in events:
                 if not isinstance(event, MessageAppended) or feed.wants(event.key):
                     feed.put(event)
+        if events:
+            self._published = max(self._published, events[-1].rev)
+
+    @property
+    def published(self) -> Cursor:
+        """The `rev` up to which everything was published."""
+        return self._published
+
+    async def unpublished(self) -> list[DurableEvent]:
+        """Read what was stored since the newest change that was published."""
+        return await self._catch_up(self._published, self.all_watched())
 
     def watched(self, key: str) -> bool:
         """Whether anybody watches a session."""

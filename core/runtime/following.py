@@ -8,7 +8,7 @@ that does not answer they are found by looking whether the database has changed,
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from core.gateway import Feed, Gateway
@@ -30,8 +30,7 @@ class Following:
     """What a process that does not own the state directory has of the one that does.
 
     Args:
-        catch_up: Publishes what was stored since the last time.
-        publish: Publishes what the owner tells of, in its order.
+        publish: Publishes what the owner tells of or has stored, in its order.
 
     Attributes:
         owner: The owner's port while it answers, else None.
@@ -41,41 +40,37 @@ class Following:
         self,
         store: Store,
         hub: EventHub,
-        catch_up: Callable[[], Awaitable[None]],
         publish: Callable[[list[DurableEvent]], None],
     ) -> None:
         self.owner: Gateway | None = None
         self._store = store
         self._hub = hub
-        self._catch_up = catch_up
         self._publish = publish
         self._feed: Feed | None = None
         self._watched: set[str | None] = set()
         self._is_ours = False
         self._detail = ""
         self._turned = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
 
-    async def look(self) -> None:
-        """Publish what appears in the database, until cancelled."""
-        seen: int | None = None
-        while True:
-            try:
-                if (version := self._store.read(data_version)) != seen:
-                    await self._catch_up()
-                    seen = version
-            except Unavailable as error:
-                if seen is not None:  # said once
-                    _log.warning("cannot look what the owner does: %s", error.message)
-                seen = None
-            await self._store.clock.sleep(LOOK_SECONDS)
+    async def catch_up(self) -> None:
+        """Publish what another process has stored."""
+        self._publish(await self._hub.unpublished())
 
-    def ask(self, owner: Gateway, after: int) -> None:
-        """Ask this owner from now on.
+    def look(self) -> None:
+        """Publish what appears in the database, from now on."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
 
-        Args:
-            after: The `rev` up to which everything was published.
-        """
-        self._feed = owner.subscribe(after)
+    def look_no_more(self) -> None:
+        """Leave the database alone, because there is a better way to hear, or nobody to tell."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    def ask(self, owner: Gateway) -> None:
+        """Ask this owner from now on, and hear from it what was not published yet."""
+        self._feed = owner.subscribe(self._hub.published)
         for key in self._wanted():
             self._watch(key)
         self.owner = owner
@@ -118,12 +113,25 @@ class Following:
                     await self._turned.wait()
         return self._is_ours or self.owner not in {asked, None}
 
+    async def _look(self) -> None:
+        seen: int | None = None
+        while True:
+            try:
+                if (version := self._store.read(data_version)) != seen:
+                    await self.catch_up()
+                    seen = version
+            except Unavailable as error:
+                if seen is not None:  # said once
+                    _log.warning("cannot look what the owner does: %s", error.message)
+                seen = None
+            await self._store.clock.sleep(LOOK_SECONDS)
+
     async def _take(self, event: Event) -> bool:
         """Publish an event; whether the owner is still there."""
         if isinstance(event, DurableEvent):
             self._publish([event])
         elif isinstance(event, Gap | Reloaded):
-            await self._catch_up()
+            await self.catch_up()
         elif isinstance(event, ConnectionChanged):
             told = event.connection
             if told.state == "live" and told.detail != self._detail:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.channels import Channels
 from core.config.settings import AgentSettings, Settings
@@ -22,41 +21,45 @@ from core.rules.visibility import Grant
 from core.runtime import acceptance, attachments, commands, lifecycle
 from core.runtime.authority import identified, require_operator, require_owner
 from core.runtime.exchanges.outbox import Outbox
-from core.runtime.feed import EventHub
 from core.runtime.runs.engine import Engine
 from core.runtime.runs.recovery import recover
-from core.runtime.runs.turn import Backends, Turns
+from core.runtime.runs.turn import Turns
 from core.runtime.sweep import Sweep
 from core.store import deliveries, jsonl, messages, sessions
-from core.store.database import Tx
-
-if TYPE_CHECKING:
-    from core.runtime.gateway import Runtime
+from core.store.database import Store, Tx
 
 
 class Work:
     """What the process that owns a state directory can do.
 
     Args:
+        settings: Returns those in force.
         run_all: Run every session's work; else only that of sessions this process sends to.
         run_own: With `run_all` False: run that; else only accept work and leave it queued.
     """
 
     def __init__(
-        self, runtime: "Runtime", hub: EventHub, backends: Backends, channels: Channels, *, run_all: bool, run_own: bool
+        self,
+        store: Store,
+        settings: Callable[[], Settings],
+        turns: Turns,
+        channels: Channels,
+        *,
+        run_all: bool,
+        run_own: bool,
     ) -> None:
-        self._runtime = runtime
-        self._store = runtime.store
+        self._store = store
+        self._settings = settings
+        self._turns = turns
         self._run_own = run_own
         self._runs_here = run_all or run_own
-        self._sweep = Sweep(runtime.store, lambda: self._settings)
-        self.outbox = Outbox(runtime.store, channels, lambda: self._settings)
-        self._turns = Turns(runtime.store, hub, runtime, backends)
-        self.engine = Engine(runtime.store, self._turns, lambda: self._settings, open_all=run_all)
+        self._sweep = Sweep(store, settings)
+        self.outbox = Outbox(store, channels, settings)
+        self.engine = Engine(store, turns, settings, open_all=run_all)
 
     async def recover(self) -> None:
         """Tidy up after a dead owner, and queue again what it left queued."""
-        settings = self._settings
+        settings = self._settings()
         for run in await self._store.write(lambda tx: recover(tx, settings)):
             self.engine.add(run)
         for workspace in {self._workspace(agent) for agent in settings.agents.values()}:
@@ -130,13 +133,14 @@ class Work:
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
-        session = await self._runtime.get_session(ref, self._grant(caller).scope)
+        scope = self._grant(caller).scope
+        session = self._store.read(lambda db: sessions.named(db, ref, scope))
         acceptance.check_current(session, ref)
         return await self.engine.abort(session.key, run_id)
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
         """Change label, model, levels or send policy of a session."""
-        settings = self._settings
+        settings = self._settings()
         if "sendPolicy" in patch.fields:
             require_owner(caller, "change the send policy of a session")
         require_operator(caller, "change a session's settings")
@@ -162,13 +166,13 @@ class Work:
     async def create(self, new: NewSession, caller: Caller) -> Session:
         """Make a session without a message."""
         require_operator(caller, "create a session")
-        settings = self._settings
+        settings = self._settings()
         return await self._store.write(lambda tx: lifecycle.create(tx, new, settings))
 
     async def delete(self, ref: str, caller: Caller) -> None:
         """Remove a session with its transcripts and their files, for good."""
         require_owner(caller, "delete a session")
-        settings = self._settings
+        settings = self._settings()
 
         def write(tx: Tx) -> list[str]:
             return lifecycle.delete(tx, acceptance.current(tx, ref, caller, settings))
@@ -180,7 +184,7 @@ class Work:
     async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
         """Append a message without a run."""
         require_owner(caller, "append to a session")
-        settings = self._settings
+        settings = self._settings()
         return await self._store.write(
             lambda tx: messages.append(tx, acceptance.current(tx, ref, caller, settings).key, draft)
         )
@@ -209,7 +213,7 @@ class Work:
     async def _accept(
         self, request: RunRequest, caller: Caller, files: acceptance.ChildFiles | None
     ) -> acceptance.Accepted:
-        settings = self._settings
+        settings = self._settings()
         accepted = await self._store.write(lambda tx: acceptance.accept(tx, request, caller, settings, files))
         if accepted.fresh and self._run_own:
             self.engine.open(accepted.run.key)
@@ -222,11 +226,11 @@ class Work:
     async def _spawn_with_files(self, request: RunRequest, spawn: SpawnSpec, caller: Caller) -> RunTicket:
         """Write the files first, so that a child that exists has them; a refused or repeated spawn leaves none (W8)."""
         files = await asyncio.to_thread(attachments.check, spawn.attachments, spawn.mount_path)
-        agent = self._settings.agent(spawn.agent_id)
+        agent = self._settings().agent(spawn.agent_id)
         workspace = self._workspace(agent)
         child_id = new_id()
         where = attachments.directory(workspace, child_id)
-        model = self._settings.model(spawn.model or agent.model)
+        model = self._settings().model(spawn.model or agent.model)
         images = model is not None and model.takes_images
         contents = await asyncio.to_thread(attachments.contents, where, files, spawn.mount_path, images=images)
         await asyncio.to_thread(attachments.write, workspace, child_id, files)
@@ -245,19 +249,13 @@ class Work:
     def _workspace(self, agent: AgentSettings) -> Path:
         return agent.workspace or self._store.directory / "workspaces" / agent.agent_id
 
-    @property
-    def _settings(self) -> Settings:
-        settings = self._runtime.settings
-        assert settings is not None, "a runtime works with a configuration only"
-        return settings
-
     def _grant(self, caller: Caller) -> Grant:
         """Return what a caller may see now."""
-        return self._settings.rules.grant(self._store.read(lambda db: identified(db, caller)))
+        return self._settings().rules.grant(self._store.read(lambda db: identified(db, caller)))
 
     async def _change(self, ref: str, caller: Caller, change: Callable[[Tx, Session], None]) -> Session:
         """Run a change of one session and return it as it is then."""
-        settings = self._settings
+        settings = self._settings()
 
         def write(tx: Tx) -> Session:
             session = acceptance.current(tx, ref, caller, settings)
@@ -270,7 +268,7 @@ class Work:
     async def _command(self, request: RunRequest, command: Command, caller: Caller) -> RunTicket:
         """Carry out a slash command; the same run id does it once."""
         commands.check_caller(command, caller)
-        settings = self._settings
+        settings = self._settings()
         known = self._store.read(lambda db: commands.done(db, request, command))
         if known is not None:
             return _commanded(*known)

@@ -14,7 +14,6 @@ MAX_STATEMENTS = 50
 MAX_METHODS = 31
 MAX_FILES = 17
 LARGE = {
-    "core/runtime/gateway.py::Runtime": 59,
     "console/screens/watch_keys.py::WatchScreen": 57,
     "core/remote/native/gateway.py::NativeGateway": 52,
     "console/screens/watch.py::WatchView": 50,

@@ -41,10 +41,10 @@ async def test_a_wait_that_is_over_is_forgotten_though_its_run_goes_on(state: Pa
         for _ in range(50):
             assert (await runtime.wait_run(ticket.run_id, 0.0001)).status == "timeout"
         waiting = asyncio.create_task(runtime.wait_run(ticket.run_id, None))
-        await until(lambda: runtime._waits._ends)
-        assert {run_id: len(futures) for run_id, futures in runtime._waits._ends.items()} == {ticket.run_id: 1}
+        await until(lambda: runtime._waiters._ends)
+        assert {run_id: len(futures) for run_id, futures in runtime._waiters._ends.items()} == {ticket.run_id: 1}
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert runtime._waits._ends == {}
+        assert runtime._waiters._ends == {}
         agent.release()
         assert (await runtime.wait_run(ticket.run_id, 10)).status == "ok"

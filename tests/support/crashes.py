@@ -111,7 +111,7 @@ async def bury(runtime: Runtime, before: set[asyncio.Task[Any]]) -> None:
             task.cancel()
         await asyncio.wait(tasks, timeout=0.01)
     runtime._work = None
-    runtime._waits._ends.clear()
+    runtime._waiters._ends.clear()
     runtime.store.close()
     if runtime._lock is not None:
         runtime._lock.release()

@@ -51,11 +51,11 @@ def sizes(runtime: Runtime, listener: Listener) -> dict[str, int]:
     assert writer is not None
     return {
         "runs": len(work.engine._active),
-        "lanes": len(lanes._scheduler),
+        "lanes": len(lanes._queues),
         "opened": len(lanes._opened),
         "away": len(lanes._away) + len(lanes._returning),
         "live": len(work._turns.live),
-        "waits": sum(map(len, runtime._waits._ends.values())) + len(runtime._waits._ends),
+        "waits": sum(map(len, runtime._waiters._ends.values())) + len(runtime._waiters._ends),
         "feeds": len(runtime._hub._feeds),
         "queued": sum(len(feed._queue) + len(feed._missed) for feed in runtime._hub._feeds),
         "files": sum(len(value) for value in vars(runtime._files).values() if isinstance(value, dict | set | list)),
