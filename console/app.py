@@ -91,7 +91,7 @@ class SwitchboardApp(App[None]):
             self.register_theme(palette.theme())
         self.set_reactive(App.theme, DEFAULT_THEME)  # setting it would read every style a second time
         self.stylesheet.set_variables(self.get_css_variables())
-        self.watch_screen = WatchScreen(self.view_model, shutil.get_terminal_size().columns)
+        self.watch_screen = WatchScreen(self, shutil.get_terminal_size().columns)
 
     @property
     def is_demo(self) -> bool:
@@ -121,7 +121,7 @@ class SwitchboardApp(App[None]):
         """Offer what the table of actions offers, and the sessions."""
         from console.command_palette import commands
 
-        return commands(self, screen)
+        return commands(screen)
 
     def get_default_screen(self) -> Screen[Any]:
         """Start on the watch screen."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.app import SystemCommand
 from textual.screen import Screen
@@ -11,13 +11,10 @@ from console.live.text.words import age
 from console.screens.page import Page
 from console.screens.watch_keys import WatchScreen
 
-if TYPE_CHECKING:
-    from console.app import SwitchboardApp
-
 SESSIONS = 500
 
 
-def commands(app: "SwitchboardApp", screen: Screen[Any]) -> Iterable[SystemCommand]:
+def commands(screen: Screen[Any]) -> Iterable[SystemCommand]:
     """Return the commands that make sense on a screen."""
     if isinstance(screen, Page):
         for action in screen.actions:
@@ -31,11 +28,12 @@ def commands(app: "SwitchboardApp", screen: Screen[Any]) -> Iterable[SystemComma
         reason = action.why_not(state)
         help_ = _unmarked(f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}")
         yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
-    yield SystemCommand("theme", "Choose other colours", app.action_change_theme)
-    rows = sorted(app.view_model.book.rows.values(), key=lambda row: -row.session.updated_at)[:SESSIONS]
+    yield SystemCommand("theme", "Choose other colours", screen.shell.action_change_theme)
+    view_model = screen.view_model
+    rows = sorted(view_model.book.rows.values(), key=lambda row: -row.session.updated_at)[:SESSIONS]
     for row in rows:
-        ago = age(app.view_model.now_ms(row.session.key) - row.session.updated_at)
-        help_ = f"{app.view_model.place_of(row.session.key)} {_unmarked(row.key)}, {row.look}, {ago}".lstrip()
+        ago = age(view_model.now_ms(row.session.key) - row.session.updated_at)
+        help_ = f"{view_model.place_of(row.session.key)} {_unmarked(row.key)}, {row.look}, {ago}".lstrip()
         yield SystemCommand(f"go to {_unmarked(row.name)}", help_, partial(screen.go_to, row.session.key))
 
 

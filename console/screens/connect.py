@@ -47,7 +47,7 @@ class ConnectScreen(Page):
     def __init__(self, view_model: ViewModel, gateways: Gateways) -> None:
         super().__init__(view_model)
         self._gateways = gateways
-        self.list = _List(self._now, lambda: self.console.connection_signs)
+        self.list = _List(self._now, lambda: self.shell.connection_signs)
         self.facts = Sheet(id="facts")
 
     def compose(self) -> ComposeResult:

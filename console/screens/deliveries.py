@@ -118,11 +118,11 @@ class DeliveriesScreen(Page):
 
     def do_retry(self) -> None:
         """Send it again."""
-        self._do(self.console.operations.retry, "retry", RETRY_UNKNOWN)
+        self._do(self.shell.operations.retry, "retry", RETRY_UNKNOWN)
 
     def do_drop(self) -> None:
         """Give it up."""
-        self._do(self.console.operations.drop, "drop", DROP_UNKNOWN)
+        self._do(self.shell.operations.drop, "drop", DROP_UNKNOWN)
 
     def _do(self, deed: Callable[[Delivery], Doing], word: str, question: str) -> None:
         """Do it, after asking when it may have arrived."""
@@ -137,7 +137,7 @@ class DeliveriesScreen(Page):
                 self.run_deed(deed(delivery))
 
         text = f"{question} the announce of {self.view_model.book.name_of(delivery.key)} to {address_words(delivery)}."
-        self.console.push_screen(Confirm(f"{word}?", text, [Choice("y", word, "yes")]), answered)
+        self.shell.push_screen(Confirm(f"{word}?", text, [Choice("y", word, "yes")]), answered)
 
     def do_open(self) -> None:
         """Go to the session."""
@@ -228,7 +228,7 @@ class DeliveriesScreen(Page):
         self._show_edges()
 
     def _glyph(self, delivery: Delivery) -> str:
-        signs = ASCII_SIGNS if self.console.glyphs is ASCII_GLYPHS else ANNOUNCE_SIGNS
+        signs = ASCII_SIGNS if self.shell.glyphs is ASCII_GLYPHS else ANNOUNCE_SIGNS
         return signs[delivery.state]
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, cast
 
 from textual import events
 from textual.binding import Binding
@@ -13,10 +12,8 @@ from console.live.changes import Changes
 from console.live.view_model import ViewModel
 from console.operations import Doing
 from console.screens.too_small import BREAKPOINTS, cover
+from console.shell import Shell, shell_of
 from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone
-
-if TYPE_CHECKING:
-    from console.app import SwitchboardApp
 
 
 def bindings(table: Iterable[Action]) -> list[Binding]:
@@ -41,14 +38,14 @@ class Page(Screen[str]):
         self.bottom = BottomBar()
 
     @property
-    def console(self) -> "SwitchboardApp":
-        """The app, by its own type."""
-        return cast("SwitchboardApp", self.app)
+    def shell(self) -> Shell:
+        """What the app offers."""
+        return shell_of(self)
 
     @property
     def actions(self) -> list[Action]:
         """The table with the operator's keys in it."""
-        own = self.console.own_keys
+        own = self.shell.own_keys
         return [dataclasses.replace(action, shown=own.get(action.id, action.shown)) for action in self.TABLE]
 
     def why_not(self, action_id: str) -> str | None:  # noqa: ARG002 - whoever derives from this says which
@@ -103,8 +100,8 @@ class Page(Screen[str]):
         from console.screens.help import Help
 
         entries = [(action.shown, action.help, self.why_not(action.id) or "") for action in self.actions]
-        self.console.push_screen(Help(entries, writing=False))
+        self.shell.push_screen(Help(entries, writing=False))
 
     def on_resize(self, event: events.Resize) -> None:
         """Say so when there is no room for anything."""
-        cover(self.console, event.size)
+        cover(self.shell, event.size)

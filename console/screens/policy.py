@@ -182,7 +182,7 @@ class PolicyScreen(Page):
         self.run_deed(self._next_policy(subject.session))
 
     async def _next_policy(self, session: Session) -> Outcome:
-        outcome = await self.console.operations.next_policy(session)
+        outcome = await self.shell.operations.next_policy(session)
         self.view_model.book.overrides = await waiting_overrides(self.view_model.gateway)
         self._show()
         return outcome

@@ -1,6 +1,6 @@
 """How much room a terminal has: the layouts for it, and what it shows when there is none for the console."""
 
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
@@ -10,8 +10,7 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-if TYPE_CHECKING:
-    from console.app import SwitchboardApp
+from console.shell import Shell, shell_of
 
 BREAKPOINTS: Final = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
 """From how many columns on which layout is used."""
@@ -25,10 +24,10 @@ def fits(size: Size) -> bool:
     return size.width >= COLUMNS and size.height >= ROWS
 
 
-def cover(app: "SwitchboardApp", size: Size) -> None:
+def cover(shell: Shell, size: Size) -> None:
     """Say so over everything when there is no room for anything."""
-    if not fits(size) and not any(isinstance(screen, TooSmall) for screen in app.screen_stack):
-        app.push_screen(TooSmall())
+    if not fits(size) and not any(isinstance(screen, TooSmall) for screen in shell.screen_stack):
+        shell.push_screen(TooSmall())
 
 
 class TooSmall(ModalScreen[None]):
@@ -51,7 +50,7 @@ class TooSmall(ModalScreen[None]):
 
     def action_leave(self) -> None:
         """End the console."""
-        cast("SwitchboardApp", self.app).leave()
+        shell_of(self).leave()
 
     def say_why_not_to_leave(self) -> None:
         """Say that runs are at work: the question what becomes of them has no room here."""

@@ -5,7 +5,7 @@ Here is what is where and what is drawn when; what the keys do is in `console.sc
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -19,8 +19,8 @@ from console.live.placement import ORDER_WORDS
 from console.live.rows import Row
 from console.live.text.connections import broken, data_age, title
 from console.live.text.words import LOCAL
-from console.live.view_model import ViewModel
 from console.screens.too_small import BREAKPOINTS, cover
+from console.shell import Shell
 from console.widgets.details import Details
 from console.widgets.footer import foot
 from console.widgets.line_list import LineList
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widgets import Input
 
-    from console.app import SwitchboardApp
     from console.live.transcript import Transcript
     from console.widgets.composer import Composer
 
@@ -58,19 +57,20 @@ class WatchView(Screen[None]):
 
     AUTO_FOCUS = "#sessions"
 
-    def __init__(self, view_model: ViewModel, columns: int) -> None:
+    def __init__(self, shell: Shell, columns: int) -> None:
         super().__init__(classes=next(name for least, name in reversed(BREAKPOINTS) if columns >= least))
         self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
-        self.view_model = view_model
+        self.shell = shell
+        self.view_model = view_model = shell.view_model
         self.actions = ACTIONS
         glyph = self._glyph
         self.sessions = SessionList(view_model.book, view_model.now_ms, glyph, self._place_width, self._is_old)
         self.spawns = SpawnTree(
-            view_model.book, view_model.exchanges, view_model.now_ms, lambda look: self.console.glyphs[look]
+            view_model.book, view_model.exchanges, view_model.now_ms, lambda look: self.shell.glyphs[look]
         )
         self.main = self._new_pane("main")
         self.second: TranscriptPane | None = None
-        self.top = TopBar(lambda: self.console.connection_signs)
+        self.top = TopBar(lambda: self.shell.connection_signs)
         self.bottom = BottomBar()
         self.notice = NoticeLine(id="notice")
         self.standing = NoticeLine(id="standing")
@@ -83,11 +83,6 @@ class WatchView(Screen[None]):
         self._place_timer: Timer | None = None
         self._placed_at = -PLACE_SECONDS
         self._outgoing = Outgoing()
-
-    @property
-    def console(self) -> "SwitchboardApp":
-        """The app, by its own type."""
-        return cast("SwitchboardApp", self.app)
 
     def compose(self) -> ComposeResult:
         """Say what is where; the style sheet says how it fits on narrow and wide screens."""
@@ -227,7 +222,7 @@ class WatchView(Screen[None]):
         now, rates = self.view_model.now_ms(), self.view_model.rates
         stuck = self.view_model.deliveries.stuck
         self.top.show(dict(self.view_model.book.counts), stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
-        self.top.show_where(self.view_model.gateway.connections(), self.view_model.wall_ms(), self.console.where)
+        self.top.show_where(self.view_model.gateway.connections(), self.view_model.wall_ms(), self.shell.where)
 
     def _show_connections(self) -> None:
         """Draw what is said of the ways to the gateways, and what depends on them."""
@@ -365,10 +360,10 @@ class WatchView(Screen[None]):
         self.show_edges()
 
     def _glyph(self, row: Row) -> str:
-        return self.console.glyphs[row.look]
+        return self.shell.glyphs[row.look]
 
     def _now(self) -> float:
-        return self.console.monotonic()
+        return self.shell.monotonic()
 
     # Opening
 
@@ -396,7 +391,7 @@ class WatchView(Screen[None]):
     def _is_first_minute(self) -> bool:
         """Whether there is nothing to look at yet, and what is typed can only be meant for a first message."""
         book = self.view_model.book
-        return book.listed.issuperset(self.view_model.gateway.names) and not book.rows and not self.console.is_demo
+        return book.listed.issuperset(self.view_model.gateway.names) and not book.rows and not self.shell.is_demo
 
     @property
     def is_writing(self) -> bool:
@@ -476,7 +471,7 @@ class WatchView(Screen[None]):
     def _keep_draft(self) -> None:
         composer = self.main.composer
         if composer is not None and self.view_model.memory.keep_draft(self.draft_key, composer.text):
-            self.console.remember_soon()
+            self.shell.remember_soon()
 
     def go_to(self, key: str) -> bool:
         """Put the cursor on a session, out of a filter that hides it if need be; False when there is none."""
@@ -504,4 +499,4 @@ class WatchView(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Say so when there is no room for anything."""
-        cover(self.console, event.size)
+        cover(self.shell, event.size)

@@ -148,16 +148,16 @@ class WatchScreen(WatchView):
         to = self.row.session.key if self.row is not None else self.view_model.main_key
         order = self._refused_send or SendOrder(to, "", wait_seconds=WAIT_SECONDS)
         refusals = self._refusal_of("send"), self._refusal_of("exchange")
-        self.console.push_screen(SendDialog(self._choices(), order, *refusals), self._send_ordered)
+        self.shell.push_screen(SendDialog(self._choices(), order, *refusals), self._send_ordered)
 
     def do_spawn(self) -> None:
         """Ask for a task and start a sub-agent."""
-        self.run_worker(partial(self.console.typeahead.opening, self._ask_spawn), group="dialog", exclusive=True)
+        self.run_worker(partial(self.shell.typeahead.opening, self._ask_spawn), group="dialog", exclusive=True)
 
     def do_policy(self) -> None:
         """Turn the send policy on."""
         row = self._subject_row()
-        self._run(self.console.operations.next_policy(row.session))
+        self._run(self.shell.operations.next_policy(row.session))
 
     def do_abort(self) -> None:
         """Stop the runs of a session and of its sub-agents, after asking."""
@@ -168,11 +168,11 @@ class WatchScreen(WatchView):
         busy = "is at work" if own else "has sub-agents at work"
         stopped = " and ".join(filter(None, (own, theirs)))
         text = f"{row.name} {busy}. Aborting stops {stopped}; what was said so far is kept."
-        self._ask("abort?", text, "abort", lambda: self.console.operations.abort(row.session))
+        self._ask("abort?", text, "abort", lambda: self.shell.operations.abort(row.session))
 
     def do_archive(self) -> None:
         """Archive, or bring back."""
-        self._run(self.console.operations.archive(self._subject_row().session))
+        self._run(self.shell.operations.archive(self._subject_row().session))
 
     def do_reset(self) -> None:
         """Start an empty transcript, after asking."""
@@ -181,7 +181,7 @@ class WatchScreen(WatchView):
         text = (
             f"{row.name} starts anew: its agent forgets {counted(count, 'message')}. They stay readable by the old id."
         )
-        self._ask("reset?", text, "reset", lambda: self.console.operations.reset(row.session))
+        self._ask("reset?", text, "reset", lambda: self.shell.operations.reset(row.session))
 
     def do_label(self) -> None:
         """Begin a /label command."""
@@ -191,7 +191,7 @@ class WatchScreen(WatchView):
 
     def do_export(self) -> None:
         """Write the transcript to a file."""
-        self._run(self.console.operations.export(self._subject_row().session, Path.cwd()))
+        self._run(self.shell.operations.export(self._subject_row().session, Path.cwd()))
 
     def do_tools(self) -> None:
         """Show or hide what tools answered."""
@@ -211,13 +211,13 @@ class WatchScreen(WatchView):
         item, key = self.main.view.current, self.main.key
         if item is not None and key is not None:
             showing = partial(self._show_whole, key, item.seq)
-            self.run_worker(partial(self.console.typeahead.opening, showing), group="dialog", exclusive=True)
+            self.run_worker(partial(self.shell.typeahead.opening, showing), group="dialog", exclusive=True)
 
     def do_copy(self) -> None:
         """Copy a message."""
         item = self.main.view.current
         if item is not None:
-            self.console.copy_to_clipboard(item.text)
+            self.shell.copy_to_clipboard(item.text)
             self.say(f"copied {len(item.text):,} characters", "good")
 
     def do_copy_code(self) -> None:
@@ -228,7 +228,7 @@ class WatchScreen(WatchView):
             self.say("there is no code block in this message", "warning")
             return
         code = parts[-2].partition("\n")[2]
-        self.console.copy_to_clipboard(code)
+        self.shell.copy_to_clipboard(code)
         self.say(f"copied {len(code):,} characters of code", "good")
 
     def do_search(self) -> None:
@@ -239,13 +239,13 @@ class WatchScreen(WatchView):
             if found is not None:
                 self.run_worker(partial(self._go_to_message, *found), group="open", exclusive=True)
 
-        self.console.push_screen(SearchDialog(self.view_model), go)
+        self.shell.push_screen(SearchDialog(self.view_model), go)
 
     def do_deliveries(self) -> None:
         """Show what was announced."""
         from console.screens.deliveries import DeliveriesScreen
 
-        self.console.push_screen(DeliveriesScreen(self.view_model), self._go_from_page)
+        self.shell.push_screen(DeliveriesScreen(self.view_model), self._go_from_page)
 
     def do_rules(self) -> None:
         """Show which rules decide about the session."""
@@ -253,32 +253,32 @@ class WatchScreen(WatchView):
 
         subject = self.subject
         key = subject.session.key if subject is not None else self.view_model.main_key
-        self.console.push_screen(PolicyScreen(self.view_model, key), self._go_from_page)
+        self.shell.push_screen(PolicyScreen(self.view_model, key), self._go_from_page)
 
     def do_gateways(self) -> None:
         """Show the gateways."""
         from console.screens.connect import ConnectScreen
 
-        self.console.push_screen(ConnectScreen(self.view_model, self.console.gateways), self._go_from_page)
+        self.shell.push_screen(ConnectScreen(self.view_model, self.shell.gateways), self._go_from_page)
 
     def do_configuration(self) -> None:
         """Read the configuration again."""
-        self.console.configure_again()
+        self.shell.configure_again()
 
     def do_palette(self) -> None:
         """Search all actions and sessions."""
-        self.console.action_command_palette()
+        self.shell.action_command_palette()
 
     def do_help(self) -> None:
         """Show the keys."""
         from console.screens.help import Help
 
         state = self.state
-        self.console.push_screen(Help((a.shown, a.help, a.why_not(state) or "") for a in self.actions))
+        self.shell.push_screen(Help((a.shown, a.help, a.why_not(state) or "") for a in self.actions))
 
     def do_quit(self) -> None:
         """Leave, after asking when something is at work."""
-        self.console.leave()
+        self.shell.leave()
 
     # Fields
 
@@ -355,7 +355,7 @@ class WatchScreen(WatchView):
         async with self._outgoing.turn(key, text) as goes:
             if not goes:
                 return
-            outcome = await self.console.operations.send(SendOrder(to, text))
+            outcome = await self.shell.operations.send(SendOrder(to, text))
             if not outcome.ok:
                 self._outgoing.refuse(key)
         self.say(outcome.sentence, outcome.tone)
@@ -367,7 +367,7 @@ class WatchScreen(WatchView):
         """Move a draft to the history; one that was written on meanwhile stays."""
         memory, composer = self.view_model.memory, self.main.composer
         memory.move_to_history(key, text)
-        self.console.remember_soon()
+        self.shell.remember_soon()
         if composer is not None:
             composer.use_history(memory.history)
             if self.draft_key == key:
@@ -397,7 +397,7 @@ class WatchScreen(WatchView):
             return
 
         async def send() -> Outcome:
-            outcome = await self.console.operations.send(order)
+            outcome = await self.shell.operations.send(order)
             self._refused_send = order if outcome.refused else None
             return outcome
 
@@ -416,7 +416,7 @@ class WatchScreen(WatchView):
             return
 
         async def spawn(order: SpawnOrder) -> Outcome:
-            outcome = await self.console.operations.spawn(order.arguments, order.requester)
+            outcome = await self.shell.operations.spawn(order.arguments, order.requester)
             self._refused_spawn = order if outcome.refused else None
             return outcome
 
@@ -427,7 +427,7 @@ class WatchScreen(WatchView):
 
         order = self._refused_spawn or first
         dialog = SpawnDialog(self._choices(), order, agents, models, self._refusal_of("spawn"))
-        await self.console.push_screen(dialog, start)
+        await self.shell.push_screen(dialog, start)
 
     async def _show_whole(self, key: str, seq: int) -> None:
         from console.live.items import read_item
@@ -440,7 +440,7 @@ class WatchScreen(WatchView):
             return
         if message is not None:
             title = f"{self.view_model.book.name_of(key)}, message {seq}"
-            self.console.push_screen(Viewer(title, "\n\n".join(part.text for part in read_item(message).parts)))
+            self.shell.push_screen(Viewer(title, "\n\n".join(part.text for part in read_item(message).parts)))
 
     async def _go_to_message(self, key: str, seq: int) -> None:
         if self.go_to(key):
@@ -457,7 +457,7 @@ class WatchScreen(WatchView):
             if given == choice.answer:
                 self._run(do())
 
-        self.console.push_screen(Confirm(title, text, [choice]), answered)
+        self.shell.push_screen(Confirm(title, text, [choice]), answered)
 
     def _run(self, deed: Doing, go: str | None = None) -> None:
         """Do something in the background and say what came of it."""

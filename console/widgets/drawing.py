@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
@@ -11,12 +11,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from console.live.rows import Look
+from console.shell import shell_of
 from console.themes import Palette
 from core.model.connection import ConnectionState
 from core.model.exchanges import DeliveryState
-
-if TYPE_CHECKING:
-    from console.app import SwitchboardApp
 
 GLYPHS: Final[dict[Look, str]] = {
     "failed": "×",
@@ -87,7 +85,7 @@ PLAIN: Final = Style()
 
 def palette_of(widget: Widget) -> Palette:
     """Return the palette of the theme in use."""
-    return cast("SwitchboardApp", widget.app).palette
+    return shell_of(widget).palette
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
