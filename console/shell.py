@@ -7,7 +7,7 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import AwaitMount
 
-from console.live.gateways import Gateways
+from console.hosts.gateways import Gateways
 from console.live.rows import Look
 from console.live.view_model import ViewModel
 from console.operations import Operations
