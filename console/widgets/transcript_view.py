@@ -5,9 +5,8 @@ row at the top kept where it is. At the end the view follows what is said; scrol
 """
 
 import textwrap
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
@@ -15,17 +14,13 @@ from textual.message import Message
 from textual.strip import Strip
 
 from console.live.exchanges import Exchanges
-from console.live.heights import Heights
 from console.live.items import Item
 from console.live.transcript import Transcript
 from console.widgets.drawing import line, palette_of
 from console.widgets.lines import Lines
 from console.widgets.markdown_lines import MarkdownLines
 from console.widgets.message_lines import Chunk, MessageLines, is_announce_step
-
-GUESS: Final = 4
-"""Lines of a row that nobody has seen."""
-KEPT_ROWS: Final = 600
+from console.widgets.transcript_rows import GUESS, TranscriptRows
 
 
 class TranscriptView(Lines, can_focus=True):
@@ -79,8 +74,8 @@ class TranscriptView(Lines, can_focus=True):
         self._exchanges = exchanges
         self._agent_name = ""
         self._nothing = ""
-        self._heights = Heights()
-        self._rows: OrderedDict[int, list[Chunk]] = OrderedDict()
+        self._rows = TranscriptRows(self._draw)
+        self._heights = self._rows.heights
         self._lines: MessageLines | None = None
         self._markdown: MarkdownLines | None = None
         self._settling = False
@@ -94,10 +89,8 @@ class TranscriptView(Lines, can_focus=True):
         self._nothing = nothing
         self._agent_name = agent_name
         self.follow, self.cursor = True, None
-        self._rows.clear()
+        self._rows.begin(len(transcript) if transcript is not None else 0)
         self._lines = None
-        count = len(transcript) if transcript is not None else 0
-        self._heights.replace([GUESS] * count + [0])
         self._beyond = False
         self.update()
         self.call_after_refresh(self._look_beyond)
@@ -109,17 +102,17 @@ class TranscriptView(Lines, can_focus=True):
             self.set_height(0)
             self.refresh()
             return
-        self._grow(transcript)
+        self._rows.grow(transcript)
         for seq in transcript.take_changed():
-            self._rows.pop(seq, None)
-        self._rows.pop(transcript.last + 1, None)
+            self._rows.forget(seq)
+        self._rows.forget(transcript.last + 1)
         self._settle()
         self.refresh()
         self.post_message(self.Moved())
 
     def redraw(self) -> None:
         """Draw everything anew: another width, theme or name."""
-        self._rows.clear()
+        self._rows.forget_all()
         self._lines = self._markdown = None
         self.update()
 
@@ -270,14 +263,6 @@ class TranscriptView(Lines, can_focus=True):
 
     # Heights
 
-    def _grow(self, transcript: Transcript) -> None:
-        """Have a height for each message, and a last one for the reply under way."""
-        while len(self._heights) <= len(transcript):
-            self._heights.append(0)
-            self._heights.set(len(self._heights) - 2, GUESS)
-        if len(self._heights) > len(transcript) + 1:
-            self._heights.replace([GUESS] * len(transcript) + [0])
-
     def _settle(self) -> None:
         """Make the heights around the view exact, keeping the row at the top where it is."""
         transcript = self.transcript
@@ -302,75 +287,26 @@ class TranscriptView(Lines, can_focus=True):
         height = self.size.height
         if self.follow:
             total = self._heights.total
-            changed = self._measure(transcript, total - (2 * height if self._beyond else height), total + height)
+            changed = self._rows.measure(transcript, total - (2 * height if self._beyond else height), total + height)
             top = max(0, self._heights.total - height)
         else:
             view = self.scroll_offset.y
-            anchor = self._anchor(view)
-            changed = self._measure(transcript, view - height, view + 2 * height)
-            top = self._line_of(anchor)
+            anchor = self._rows.anchor(transcript, view)
+            changed = self._rows.measure(transcript, view - height, view + 2 * height)
+            top = self._rows.line_of(transcript, anchor)
         self.set_height(self._heights.total)
         self.scroll_to(y=top, animate=False, force=True)
         return changed
 
-    def _measure(self, transcript: Transcript, low: int, high: int) -> bool:
-        """Make the heights of what stands between two lines exact; whether any of them changed."""
-        changed = False
-        index = self._heights.at(max(0, low))
-        start = self._heights.start(index)
-        while index < len(self._heights) and start < high:
-            chunks = self._chunks(transcript, transcript.first + index)
-            end = start + self._heights[index]
-            if chunks is not None:
-                _draw_between(chunks, low - start, high - start)
-                exact = sum(chunk.height for chunk in chunks)
-                changed |= exact != self._heights[index]
-                self._heights.set(index, exact)
-            start = end
-            index += 1
-        return changed
-
-    def _anchor(self, view: int) -> tuple[int, int, int]:
-        """Return what stands at a line: the row, its chunk, the line in that."""
-        index = self._heights.at(view)
-        into = view - self._heights.start(index)
-        chunks = self._rows.get(index + self.transcript.first, []) if self.transcript is not None else []
-        for number, chunk in enumerate(chunks):
-            if into < chunk.height:
-                return index, number, into
-            into -= chunk.height
-        return index, len(chunks), into
-
-    def _line_of(self, anchor: tuple[int, int, int]) -> int:
-        """Return the line where an anchor stands now."""
-        index, number, into = anchor
-        assert self.transcript is not None, "an anchor is in a transcript"
-        chunks = self._rows.get(index + self.transcript.first, [])
-        line = sum(chunk.height for chunk in chunks[:number])
-        limit = chunks[number].height if number < len(chunks) else self._heights[index] - line
-        return self._heights.start(index) + line + max(0, min(into, limit - 1))
-
-    def _chunks(self, transcript: Transcript, seq: int) -> list[Chunk] | None:
+    def _draw(self, transcript: Transcript, seq: int) -> list[Chunk] | None:
         """Return a row's chunks, None while its message is not in memory."""
-        known = self._rows.get(seq)
-        if known is not None:
-            self._rows.move_to_end(seq)
-            return known
         if seq == transcript.last + 1:
             if transcript.live is None and self.working_since is None:
-                chunks: list[Chunk] = []
-            else:
-                since = self.working_since or self._now_ms(transcript.key)
-                chunks = self._drawer.live(transcript, transcript.live, self._now_ms(transcript.key), since)
-        else:
-            item = transcript.item(seq)
-            if item is None:
-                return None
-            chunks = self._drawer.chunks(transcript, item, self._now_ms(transcript.key))
-        self._rows[seq] = chunks
-        while len(self._rows) > KEPT_ROWS:
-            self._rows.popitem(last=False)
-        return chunks
+                return []
+            now = self._now_ms(transcript.key)
+            return self._drawer.live(transcript, transcript.live, now, self.working_since or now)
+        item = transcript.item(seq)
+        return self._drawer.chunks(transcript, item, self._now_ms(transcript.key)) if item is not None else None
 
     @property
     def _drawer(self) -> MessageLines:
@@ -385,7 +321,7 @@ class TranscriptView(Lines, can_focus=True):
         return self._lines
 
     def _line(self, transcript: Transcript, seq: int, offset: int) -> list[Segment]:
-        chunks = self._chunks(transcript, seq)
+        chunks = self._rows.chunks(transcript, seq)
         if chunks is None:
             missing = self._drawer.missing(GUESS, transcript.why_missing(seq))
             return missing[offset - 1] if 1 <= offset <= len(missing) else []
@@ -428,7 +364,7 @@ class TranscriptView(Lines, can_focus=True):
             return
         index = self.cursor - self.transcript.first
         start = self._heights.start(index)
-        self._measure(self.transcript, start - self.size.height, start + self.size.height)
+        self._rows.measure(self.transcript, start - self.size.height, start + self.size.height)
         self.set_height(self._heights.total)
         top, bottom = self._heights.start(index), self._heights.start(index + 1)
         view, height = self.scroll_offset.y, self.size.height
@@ -447,13 +383,3 @@ class TranscriptView(Lines, can_focus=True):
             visible = self._heights.at(self.scroll_offset.y + self.size.height // 2)
             self.cursor = self.transcript.first + min(visible, len(self.transcript) - 1)
             self.refresh()
-
-
-def _draw_between(chunks: list[Chunk], low: int, high: int) -> None:
-    """Draw the chunks of a row that stand between two of its lines."""
-    start = 0
-    for chunk in chunks:
-        end = start + chunk.height
-        if end > low and start < high:
-            chunk.get()
-        start = end

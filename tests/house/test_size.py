@@ -20,9 +20,7 @@ LARGE = {
     "core/remote/openclaw/gateway.py::OpenClawGateway": 39,
     "core/server/conversation.py::Conversation": 38,
     "console/app.py::SwitchboardApp": 38,
-    "console/screens/policy.py::PolicyScreen": 37,
     "core/server/openclaw/events.py::EventPump": 35,
-    "console/widgets/transcript_view.py::TranscriptView": 34,
 }
 """Classes that have more methods than they should, and how many they may have: no class is added, no number grows."""
 
