@@ -1,7 +1,7 @@
 """What every route and conversation of the server is given."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -86,7 +86,7 @@ class Limits:
     drain: float = 10.0
 
 
-Farewell = Callable[[str], Awaitable[None]]
+Farewell = Callable[[str], Coroutine[Any, Any, None]]
 """Tells one client that the server closes, and ends its conversation; it is given the reason."""
 
 
@@ -104,7 +104,7 @@ class ServerContext:
         making: Long answers are made so many at once, for all clients; the others are served in between.
         pages: Parts of transcripts that are sent over HTTP.
         devices: Those that are paired.
-        clients: The conversations that are past their handshake.
+        clients: Those that are past their handshake.
         rows: The JSON of sessions and messages, made once for everybody.
         ignored: Parameters by method that mean nothing here and that the log has told of.
         closing: Is set when the server begins to close: streams end.

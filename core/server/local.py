@@ -7,6 +7,7 @@ asked for, and each connection is the owner's. A socket that a dead owner left b
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import struct
@@ -15,12 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from core.server.context import ServerContext
-from core.server.conversation import Conversation
+from core.server.conversation.conversation import Conversation
+from core.tasks import Tasks
 from core.wire.local import SOCKET_NAME, reaching
 from core.wire.transport import LineTransport
 
 _BACKLOG: Final = 64
 _CREDENTIALS: Final = struct.Struct("3i")
+_log = logging.getLogger("switchboard.server")
 
 
 class SocketListener:
@@ -31,7 +34,7 @@ class SocketListener:
         self._path = state / SOCKET_NAME
         self._server: asyncio.Server | None = None
         self._node: tuple[int, int] | None = None
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._conversations = Tasks(lambda error: _log.error("a conversation on the socket failed", exc_info=error))
 
     async def open(self) -> None:
         """Begin to answer.
@@ -58,9 +61,7 @@ class SocketListener:
             self._server = None
             if _node(self._path) == self._node:
                 self._path.unlink(missing_ok=True)
-        for task in self._conversations:
-            task.cancel()
-        await asyncio.gather(*self._conversations, return_exceptions=True)
+        await self._conversations.stop()
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pid, uid = _peer(writer.get_extra_info("socket"))
@@ -68,9 +69,7 @@ class SocketListener:
             writer.transport.abort()
             return
         transport = LineTransport(reader, writer, peer=f"process {pid}", trusted=True, limit=self._context.limits.frame)
-        task = asyncio.get_running_loop().create_task(Conversation(self._context, transport).run())
-        self._conversations.add(task)
-        task.add_done_callback(self._conversations.discard)
+        self._conversations.spawn(Conversation(self._context, transport).run())
 
 
 async def listen(context: ServerContext, state: Path) -> SocketListener:

@@ -12,7 +12,7 @@ from core.model.access import ALL, OPERATOR
 from core.model.errors import Unavailable
 from core.model.runs import RunRequest
 from core.remote.native.local import attach
-from core.server.conversation import HANDSHAKE_BYTES
+from core.server.conversation.conversation import HANDSHAKE_BYTES
 from core.server.local import listen
 from core.wire.local import SOCKET_NAME, reaching
 from tests.contract.ways import own_context

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from core.server import conversation
+from core.server.conversation import conversation
 from core.server.http import protocols
 from core.server.http.protocols import FRAMES, HANDSHAKE_BYTES, MAX_FRAGMENTS
 from tests.support.attack import CONTINUED, PING, TEXT, frame

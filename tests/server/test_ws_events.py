@@ -14,7 +14,7 @@ from core.agents.port import AgentEvent, Reply, TextDelta, ToolEnded, ToolStarte
 from core.model.access import OPERATOR
 from core.model.messages import Usage, text_block, tool_call_block
 from core.model.sessions import NewSession
-from core.server import conversation
+from core.server.conversation import conversation, requests, sender
 from core.server.openclaw.reply import ToldReply as Words
 from tests.support.runtimes import MAIN, Agent, begin, until, words
 from tests.support.web_socket import Client, Refused, connect_params, connected, listening, running, serving
@@ -358,7 +358,7 @@ async def test_a_frame_that_is_too_large_ends_it(tmp_path: Path) -> None:
 async def test_requests_are_answered_in_any_order_and_not_too_many_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "MAX_REQUESTS", 3)
+    monkeypatch.setattr(requests, "MAX_REQUESTS", 3)
     agent = Agent(held=True)
     async with serving(tmp_path, None, agent) as served, connected(served) as client:
         await client.ask("chat.send", sessionKey="main", message="hi", idempotencyKey="k")
@@ -389,7 +389,7 @@ async def test_the_end_of_the_server_is_announced(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_reads_nothing_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(sender, "STALLED_SECONDS", 0.2)
     big = "x" * 400_000
 
     async def play(turn: Turn) -> AsyncGenerator[AgentEvent, None]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from core.server import auth, conversation
+from core.server import auth
 from core.server.context import ServerContext
+from core.server.conversation import conversation
 from core.server.http.app import create_app
 from tests.support.web_socket import (
     READ_TOKEN,

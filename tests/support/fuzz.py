@@ -30,7 +30,7 @@ from core.model.access import ALL, OPERATOR, Operator
 from core.model.errors import SwitchboardError
 from core.model.sessions import NewSession, SessionPatch, SessionQuery
 from core.runtime.gateway import Runtime
-from core.server.conversation import HANDSHAKE_BYTES
+from core.server.conversation.conversation import HANDSHAKE_BYTES
 from core.server.devices import Devices
 from core.server.http.answers import TOOLS_PATH
 from core.store.explain import DATABASE_NAME

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from core.server.auth import READ
-from core.server.handshake import ConnectParams
+from core.server.conversation.handshake import ConnectParams
 from core.server.methods import METHODS
 from core.wire.port import CHANGES, READS
 from tests.support.fuzz_values import (

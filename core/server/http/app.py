@@ -19,12 +19,12 @@ from core.json_codec import encode
 from core.model.errors import Invalid, SwitchboardError, Unavailable
 from core.server.auth import READ
 from core.server.context import ServerContext
-from core.server.hello import unready
 from core.server.http.answers import TOOLS_PATH, Json, problem, refusal
 from core.server.http.follow import Encoder
 from core.server.http.history import history
 from core.server.http.invoke import invoke
 from core.server.http.visitor import admit, guest_of
+from core.server.status import unready
 
 PROBES: Final = frozenset({"/health", "/healthz", "/ready", "/readyz"})
 _log = logging.getLogger("switchboard.server")

@@ -7,6 +7,7 @@ place tells what was sent already. Who does not read is not waited for: the conn
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -19,6 +20,7 @@ from core.json_codec import encode
 from core.model.access import ALL
 from core.model.errors import NotFound, SwitchboardError
 from core.model.events import Event, Gap, MessageAppended, Reloaded, SessionChanged, SessionGone
+from core.model.keys import quoted
 from core.model.messages import Message
 from core.model.paging import forwards
 from core.model.sessions import HistoryPage, Session
@@ -26,6 +28,7 @@ from core.server.context import ServerContext
 from core.server.guests import Guest
 from core.server.http.pages import PIECE, Made, Shared
 from core.server.openclaw.rows import message_text
+from core.tasks import Tasks
 
 RETRY: Final = b"retry: 1000\n"
 """Milliseconds until a client that lost the stream comes back; part of the first event it ever gets."""
@@ -39,6 +42,7 @@ _HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
+_log = logging.getLogger("switchboard.server")
 Put = Callable[[bytes], Awaitable[None]]
 
 
@@ -138,23 +142,22 @@ class Follow:
 
         context.metrics.add("followers")
         context.farewells.add(farewell)
-        helpers = [asyncio.ensure_future(_until_gone(receive, feed))]
+        helpers = Tasks(lambda error: _log.error("the stream of %s failed", quoted(self._key), exc_info=error))
+        helpers.spawn(_until_gone(receive, feed))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             if (opening := self._opening) is not None:
                 self._opening = None
                 await self._open(opening, put)
                 del opening
-            helpers.append(asyncio.ensure_future(self._keep_alive(put)))
+            helpers.spawn(self._keep_alive(put))
             await self._tell(feed, put)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             context.metrics.add("followers", -1)
             context.farewells.discard(farewell)
             feed.close()
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+            await helpers.stop()
 
     # Inside: where the client stands
 

@@ -21,12 +21,14 @@ from core.server.auth import is_loopback
 from core.server.context import ServerContext
 from core.server.http.protocols import Http, ServerWebSocket
 from core.server.sparing import SPARING
+from core.tasks import Tasks
 
 PING_SECONDS: Final = 20.0
 """So often a WebSocket is asked whether anybody is there, and so long may the answer take: dead cables say nothing."""
 TLS_SECONDS: Final = 10.0
 """How long a client may take to agree on the encryption."""
 _FAREWELL_SECONDS: Final = 3.0
+_log = logging.getLogger("switchboard.server")
 _CLOSE_SECONDS: Final = 5
 _WORDS: Final = {
     errno.EADDRINUSE: "something else listens there: stop that, or choose another port with --port",
@@ -143,11 +145,13 @@ class NetworkListener:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._context.limits.drain):
                 await drained()
-        leaving = [asyncio.ensure_future(farewell(reason)) for farewell in list(self._context.farewells)]
-        if leaving:
-            await asyncio.wait(leaving, timeout=_FAREWELL_SECONDS)
+        leaving = Tasks(lambda error: _log.error("a client was not told of the end", exc_info=error))
+        told = [leaving.spawn(farewell(reason)) for farewell in list(self._context.farewells)]
+        if told:
+            await asyncio.wait(told, timeout=_FAREWELL_SECONDS)
         self._server.should_exit = True
         await self._serving
+        await leaving.stop()
 
 
 class _Server(uvicorn.Server):

@@ -7,7 +7,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from core.model.errors import Unavailable
 from core.server.auth import is_loopback
 from core.server.context import ServerContext
-from core.server.conversation import Conversation
+from core.server.conversation.conversation import Conversation
 from core.server.http.visitor import guest_of
 from core.wire.frames import CLOSE_TRY_LATER
 from core.wire.transport import FrameTooLong

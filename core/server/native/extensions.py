@@ -10,9 +10,10 @@ from pydantic.alias_generators import to_camel
 from core.model.errors import Unavailable
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.server.auth import ADMIN, READ
-from core.server.conversation import Conversation
-from core.server.method import Method, MethodParams, Nothing, table
+from core.server.conversation.client import Client
+from core.server.method import Method, table
 from core.server.openclaw.find import session_of
+from core.server.params import MethodParams, Nothing
 from core.tools.target import policy_subject
 
 MAX_LISTED: Final = 200
@@ -45,9 +46,9 @@ class ExchangesParams(MethodParams):
     limit: int = Field(default=50, ge=1, le=MAX_LISTED)
 
 
-async def _explain(conversation: Conversation, params: ExplainParams) -> dict[str, Any]:
-    session = await policy_subject(conversation.gateway, params.key)
-    decision = conversation.gateway.policy_of(session)
+async def _explain(client: Client, params: ExplainParams) -> dict[str, Any]:
+    session = await policy_subject(client.gateway, params.key)
+    decision = client.gateway.policy_of(session)
     if decision is None:
         raise Unavailable("the gateway behind this one does not tell its rules")
     found = {to_camel(name): value for name, value in asdict(decision).items()}
@@ -55,28 +56,28 @@ async def _explain(conversation: Conversation, params: ExplainParams) -> dict[st
     return {"key": session.key, **found, "allowed": decision.allowed, **waiting}
 
 
-async def _deliveries(conversation: Conversation, params: DeliveriesParams) -> dict[str, Any]:
-    key = (await session_of(conversation, params.key)).key if params.key is not None else None
-    found = await conversation.gateway.deliveries(key, states=params.states, limit=params.limit)
+async def _deliveries(client: Client, params: DeliveriesParams) -> dict[str, Any]:
+    key = (await session_of(client, params.key)).key if params.key is not None else None
+    found = await client.gateway.deliveries(key, states=params.states, limit=params.limit)
     return {"deliveries": [_delivery(each) for each in found]}
 
 
-async def _retry(conversation: Conversation, params: DeliveryParams) -> dict[str, Any]:
-    return {"delivery": _delivery(await conversation.gateway.retry_delivery(params.id, conversation.caller))}
+async def _retry(client: Client, params: DeliveryParams) -> dict[str, Any]:
+    return {"delivery": _delivery(await client.gateway.retry_delivery(params.id, client.caller))}
 
 
-async def _drop(conversation: Conversation, params: DeliveryParams) -> dict[str, Any]:
-    return {"delivery": _delivery(await conversation.gateway.drop_delivery(params.id, conversation.caller))}
+async def _drop(client: Client, params: DeliveryParams) -> dict[str, Any]:
+    return {"delivery": _delivery(await client.gateway.drop_delivery(params.id, client.caller))}
 
 
-async def _exchanges(conversation: Conversation, params: ExchangesParams) -> dict[str, Any]:
-    session = await session_of(conversation, params.key)
-    found = await conversation.gateway.exchanges(session.key, limit=params.limit)
+async def _exchanges(client: Client, params: ExchangesParams) -> dict[str, Any]:
+    session = await session_of(client, params.key)
+    found = await client.gateway.exchanges(session.key, limit=params.limit)
     return {"exchanges": [_exchange(exchange, delivery) for exchange, delivery in found]}
 
 
-async def _backup(conversation: Conversation, _: Nothing) -> dict[str, Any]:
-    return await asyncio.to_thread(conversation.context.facts.backup)
+async def _backup(client: Client, _: Nothing) -> dict[str, Any]:
+    return await asyncio.to_thread(client.context.facts.backup)
 
 
 def _exchange(exchange: Exchange, delivery: Delivery | None) -> dict[str, Any]:

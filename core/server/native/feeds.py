@@ -7,19 +7,17 @@ and a catch-up from the store.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
+from typing import Final
 
 from core.gateway import Feed
 from core.model.errors import Invalid, NotFound
 from core.model.events import Configured, ConnectionChanged, Event
 from core.model.keys import quoted
+from core.server.conversation.sender import FrameSender
+from core.tasks import Tasks
 from core.wire.codec import EVENT
 from core.wire.frames import RawJson, encode
 from core.wire.port import DESCRIBED, EVENTS, Described
-
-if TYPE_CHECKING:
-    from core.server.conversation import Conversation
 
 BATCH: Final = 64 * 1024
 """Characters of one batch; an event that is longer goes alone."""
@@ -32,16 +30,18 @@ Describe = Callable[[], Awaitable[Described]]
 
 
 class Feeds:
-    """All feeds of one conversation, by the name that the client gave them."""
+    """All feeds of one conversation, by the name that the client gave them.
 
-    def __init__(self, conversation: "Conversation") -> None:
-        self._conversation = conversation
+    Args:
+        tasks: Those of the conversation.
+        most_watched: Sessions that one feed may watch by name.
+    """
+
+    def __init__(self, out: FrameSender, tasks: Tasks, most_watched: int) -> None:
+        self._out = out
+        self._tasks = tasks
+        self._most_watched = most_watched
         self._open: dict[str, _Pump] = {}
-
-    @classmethod
-    def of(cls, conversation: "Conversation") -> "Feeds":
-        """Return the feeds of a conversation."""
-        return _feeds.setdefault(conversation, cls(conversation))
 
     def begin(self, name: str, turn: int, feed: Feed, describe: Describe) -> None:
         """Begin a feed; one that had the name ends.
@@ -57,7 +57,7 @@ class Feeds:
             feed.close()
             raise Invalid(f"one connection may have {MAX_FEEDS} feeds: end one first")
         self._open[name] = pump = _Pump(feed, {"feed": name, "turn": turn}, describe)
-        task = self._conversation.spawn(pump.run(self._conversation))
+        task = self._tasks.spawn(pump.run(self._out))
         task.add_done_callback(lambda _: feed.close())  # also when the conversation ends before it begins
 
     def watch(self, name: str, keys: Collection[str], *, every: bool) -> None:
@@ -70,9 +70,8 @@ class Feeds:
         pump = self._open.get(name)
         if pump is None:
             raise NotFound(f"there is no feed {quoted(name)}: begin it first")
-        most = self._conversation.context.limits.subscriptions
-        if len(keys) > most:
-            raise Invalid(f"one feed may watch {most} sessions, or all")
+        if len(keys) > self._most_watched:
+            raise Invalid(f"one feed may watch {self._most_watched} sessions, or all")
         pump.watch(frozenset(keys), every=every)
 
     def end(self, name: str) -> None:
@@ -80,9 +79,6 @@ class Feeds:
         pump = self._open.pop(name, None)
         if pump is not None:
             pump.feed.close()
-
-
-_feeds: "WeakKeyDictionary[Conversation, Feeds]" = WeakKeyDictionary()
 
 
 class _Pump:
@@ -108,13 +104,13 @@ class _Pump:
             self.feed.unwatch(key)
         self._watched = wanted
 
-    async def run(self, conversation: "Conversation") -> None:
+    async def run(self, out: FrameSender) -> None:
         """Tell the client what happens, until the feed is closed or the conversation ends."""
         taking = asyncio.ensure_future(self._take(aiter(self.feed)))
         try:
             while not self._ended or self._ready:
                 if self._ready:
-                    await conversation.send_event(EVENTS, self._batch())
+                    await out.event(EVENTS, self._batch())
                 else:
                     await self._change()
             taking.result()

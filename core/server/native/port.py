@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -10,16 +10,14 @@ from pydantic.alias_generators import to_camel
 from core.gateway import Action, Gateway
 from core.model.access import Caller, Operator, SessionCaller
 from core.model.errors import Conflict, SwitchboardError
-from core.server.method import Method, MethodParams, table
-from core.server.native.feeds import Feeds
+from core.server.conversation.client import Client
+from core.server.method import Method, table
+from core.server.params import MethodParams
 from core.server.run_tool import scope_of
 from core.wire import port
 from core.wire.codec import CALLER
 from core.wire.frames import MAX_FRAME, RawJson, encode
 from core.wire.port import DESCRIBED, READ, Call, Described
-
-if TYPE_CHECKING:
-    from core.server.conversation import Conversation
 
 _Change = Callable[[], Awaitable[RawJson]]
 _MANY_ROWS: Final = 500
@@ -79,14 +77,14 @@ class FeedParams(WatchParams):
     after: int | None = Field(default=None, ge=0)
 
 
-async def describe(conversation: "Conversation", params: PortParams) -> RawJson:  # noqa: ARG001 - it takes none
+async def describe(client: Client, params: PortParams) -> RawJson:  # noqa: ARG001 - it takes none
     """Tell what the plain properties of the gateway say."""
-    return RawJson(encode(DESCRIBED.write(await described(conversation))))
+    return RawJson(encode(DESCRIBED.write(await described(client))))
 
 
-async def described(conversation: "Conversation") -> Described:
+async def described(client: Client) -> Described:
     """Return what the plain properties of the gateway say."""
-    gateway, facts = conversation.gateway, conversation.context.facts
+    gateway, facts = client.gateway, client.context.facts
     actions: tuple[Action, ...] = get_args(Action)
     refusals = {action: reason for action in actions if (reason := gateway.refusal(action)) is not None}
     try:
@@ -105,53 +103,52 @@ async def described(conversation: "Conversation") -> Described:
     )
 
 
-async def subscribe(conversation: "Conversation", params: FeedParams) -> dict[str, Any]:
+async def subscribe(client: Client, params: FeedParams) -> dict[str, Any]:
     """Begin a feed after a cursor of this store, or now when the cursor means nothing here."""
-    store_id, now = conversation.context.facts.store_id, _newest(conversation.gateway)
+    store_id, now = client.context.facts.store_id, _newest(client.gateway)
     known = params.after is None or (params.after <= now and params.store_id in {None, store_id})
     after = params.after if known else None
-    feed = conversation.gateway.subscribe(after)
-    feeds = Feeds.of(conversation)
-    feeds.begin(params.feed, params.turn, feed, lambda: described(conversation))
-    feeds.watch(params.feed, params.watch, every=params.all)
+    feed = client.gateway.subscribe(after)
+    client.feeds.begin(params.feed, params.turn, feed, lambda: described(client))
+    client.feeds.watch(params.feed, params.watch, every=params.all)
     return {"storeId": store_id, "cursor": feed.cursor, "reset": not known}
 
 
-async def watch(conversation: "Conversation", params: WatchParams) -> None:
+async def watch(client: Client, params: WatchParams) -> None:
     """Change what a feed watches."""
-    Feeds.of(conversation).watch(params.feed, params.watch, every=params.all)
+    client.feeds.watch(params.feed, params.watch, every=params.all)
 
 
-async def unsubscribe(conversation: "Conversation", params: _FeedParams) -> None:
+async def unsubscribe(client: Client, params: _FeedParams) -> None:
     """End a feed."""
-    Feeds.of(conversation).end(params.feed)
+    client.feeds.end(params.feed)
 
 
-async def tool(conversation: "Conversation", params: ToolCallParams) -> RawJson:
+async def tool(client: Client, params: ToolCallParams) -> RawJson:
     """Run a session tool; what a rule refuses is its result."""
     scope = scope_of(params.name)
-    conversation.access.require(scope)
-    caller = _caller(conversation, CALLER.read(params.caller))
+    client.access.require(scope)
+    caller = _caller(client, CALLER.read(params.caller))
 
     async def run() -> RawJson:
         from core.tools.dispatch import dispatch
 
-        return _fit(encode(await dispatch(conversation.gateway, caller, params.name, params.arguments)))
+        return _fit(encode(await dispatch(client.gateway, caller, params.name, params.arguments)))
 
     if scope == READ:  # it may run twice, and its answers are not worth keeping
         return await run()
     what = encode([port.TOOL, params.name, params.arguments, params.caller])
-    return await _once(conversation, params.once, params.boot, what, run)
+    return await _once(client, params.once, params.boot, what, run)
 
 
 def _read_method(name: str) -> Method:
     call = port.call(name)
 
-    async def run(conversation: "Conversation", params: PortParams) -> RawJson | None:
+    async def run(client: Client, params: PortParams) -> RawJson | None:
         arguments = call.read(params.raw)
-        if name == "transcript_path" and conversation.admitted.method != "local":
+        if name == "transcript_path" and client.admitted.method != "local":
             return None  # a path of this machine means nothing elsewhere
-        return await _written(call, await getattr(conversation.gateway, name)(**arguments))
+        return await _written(call, await getattr(client.gateway, name)(**arguments))
 
     return Method(call.method, READ, PortParams, run, heavy=name == "history")
 
@@ -159,22 +156,22 @@ def _read_method(name: str) -> Method:
 def _change_method(name: str, scope: str) -> Method:
     call = port.call(name)
 
-    async def run(conversation: "Conversation", params: ChangeParams) -> RawJson:
+    async def run(client: Client, params: ChangeParams) -> RawJson:
         arguments = call.read(params.raw)
-        arguments["caller"] = _caller(conversation, arguments["caller"])
+        arguments["caller"] = _caller(client, arguments["caller"])
 
         async def change() -> RawJson:
-            return await _written(call, await getattr(conversation.gateway, name)(**arguments))
+            return await _written(call, await getattr(client.gateway, name)(**arguments))
 
         boot = None if name == "start_run" else params.boot  # a run is stored under its id
-        return await _once(conversation, params.once, boot, encode([name, params.raw]), change)
+        return await _once(client, params.once, boot, encode([name, params.raw]), change)
 
     return Method(call.method, scope, ChangeParams, run)
 
 
-async def _once(conversation: "Conversation", once: str, boot: str | None, what: str, change: _Change) -> RawJson:
+async def _once(client: Client, once: str, boot: str | None, what: str, change: _Change) -> RawJson:
     """Make a change that may be asked for again (`core.server.native.repeats`)."""
-    context = conversation.context
+    context = client.context
     if boot is not None and boot != context.facts.boot_id:
         raise Conflict(
             "the gateway was started anew before it answered: look whether it was done, and if not, do it again"
@@ -182,11 +179,11 @@ async def _once(conversation: "Conversation", once: str, boot: str | None, what:
     return await context.repeats.once(once, what, change)
 
 
-def _caller(conversation: "Conversation", caller: Caller) -> Caller:
+def _caller(client: Client, caller: Caller) -> Caller:
     """Return the caller that a client may be: no more than its connection; of a run and an agent it says nothing."""
     if isinstance(caller, SessionCaller):
         return SessionCaller(caller.key)
-    return Operator(caller.acting_for, owner=caller.owner and conversation.access.owner)
+    return Operator(caller.acting_for, owner=caller.owner and client.access.owner)
 
 
 async def _written(call: Call, result: Any) -> RawJson:  # noqa: ANN401 - of whatever type the method returns

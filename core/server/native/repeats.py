@@ -2,13 +2,15 @@
 request arrived."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from core.model.errors import Conflict, Unavailable
+from core.model.errors import Conflict, SwitchboardError, Unavailable
 
 KEPT: Final = 256
 """Changes whose answers are remembered, the newest ones."""
+_log = logging.getLogger("switchboard.server")
 
 
 class AnsweredRequests:
@@ -35,12 +37,15 @@ class AnsweredRequests:
             known = None
         if known is None:
             task = asyncio.ensure_future(_made(change))
-            task.add_done_callback(_look)
             self._answers[key] = known = (what, task)
             self._forget_old()
         if known[0] != what:
             raise Conflict("this idempotency key stands for another request: choose a new one for each")
-        await asyncio.wait([known[1]])  # a shield would log an error as lost when whoever asked is gone
+        try:
+            await asyncio.wait([known[1]])
+        except asyncio.CancelledError:  # whoever asked is gone, and the change goes on
+            known[1].add_done_callback(_look)
+            raise
         return known[1].result()
 
     def _forget_old(self) -> None:
@@ -60,6 +65,7 @@ def _failed_for_now(task: asyncio.Task[Any]) -> bool:
 
 
 def _look(task: asyncio.Task[Any]) -> None:
-    """Look at how a change ended, so that one nobody waits for is not reported as lost."""
-    if not task.cancelled():
-        task.exception()
+    """Look at how a change ended whose client is gone: what is no refusal stands in the log."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, SwitchboardError):
+        _log.error("a change failed that a client asked for", exc_info=error)

@@ -9,8 +9,9 @@ from typing import Any, Final
 from pydantic import ConfigDict
 
 from core.server.auth import READ
-from core.server.conversation import Conversation
-from core.server.method import Method, MethodParams, table
+from core.server.conversation.client import Client
+from core.server.method import Method, table
+from core.server.params import MethodParams
 
 _CHANNELS: Final[Mapping[str, Any]] = {
     "channelOrder": [],
@@ -47,20 +48,20 @@ class Anything(MethodParams):
     model_config = ConfigDict(extra="allow")
 
 
-def _nothing(answer: object) -> Callable[[Conversation, Anything], Awaitable[object]]:
+def _nothing(answer: object) -> Callable[[Client, Anything], Awaitable[object]]:
     """Return what answers that there is nothing."""
 
-    async def run(conversation: Conversation, params: Anything) -> object:  # noqa: ARG001 - one shape
+    async def run(client: Client, params: Anything) -> object:  # noqa: ARG001 - one shape
         return answer
 
     return run
 
 
-def _nothing_now(clock: str, answer: Mapping[str, Any]) -> Callable[[Conversation, Anything], Awaitable[object]]:
+def _nothing_now(clock: str, answer: Mapping[str, Any]) -> Callable[[Client, Anything], Awaitable[object]]:
     """Return what answers that there is nothing at this time, which stands in the field `clock`."""
 
-    async def run(conversation: Conversation, params: Anything) -> object:  # noqa: ARG001 - one shape
-        return {clock: conversation.gateway.now_ms(), **answer}
+    async def run(client: Client, params: Anything) -> object:  # noqa: ARG001 - one shape
+        return {clock: client.gateway.now_ms(), **answer}
 
     return run
 

@@ -13,10 +13,11 @@ from core.model.messages import Draft, Message, text_block
 from core.model.runs import LIVE_STATES, RunOutcome, RunRequest, RunTicket
 from core.model.sessions import HistoryPage, Session
 from core.server.auth import ADMIN, READ, WRITE
-from core.server.conversation import Conversation
-from core.server.method import Method, MethodParams, table
+from core.server.conversation.client import Client
+from core.server.method import Method, table
 from core.server.openclaw.find import found_key, session_of
 from core.server.openclaw.rows import Defaults, message_text
+from core.server.params import MethodParams
 from core.wire.frames import RawJson, encode
 
 MAX_MESSAGES: Final = 1_000
@@ -93,31 +94,31 @@ class InjectParams(MethodParams):
     label: str | None = Field(default=None, max_length=100)
 
 
-async def _history(conversation: Conversation, params: HistoryParams) -> RawJson:
-    gateway = conversation.gateway
-    key = params.session_id or await found_key(conversation, params.session_key, params.agent_id)
+async def _history(client: Client, params: HistoryParams) -> RawJson:
+    gateway = client.gateway
+    key = params.session_id or await found_key(client, params.session_key, params.agent_id)
     try:
         session = await gateway.get_session(key, ALL)
     except NotFound:
-        return await _no_history(conversation, key)
+        return await _no_history(client, key)
     ref = params.session_id or session.session_id
-    before = await _before(conversation, session, ref, params.offset)
+    before = await _before(client, session, ref, params.offset)
     page = await gateway.history(ref, ALL, limit=params.limit, before=before, in_brief=params.max_chars is not None)
-    return await _answer(conversation, session, page, params)
+    return await _answer(client, session, page, params)
 
 
-async def _before(conversation: Conversation, session: Session, ref: str, offset: int) -> int | None:
+async def _before(client: Client, session: Session, ref: str, offset: int) -> int | None:
     """Return the place before which a page ends when some of the newest messages are left out."""
     if not offset:
         return None
-    newest = await conversation.gateway.history(ref, ALL, limit=1)
+    newest = await client.gateway.history(ref, ALL, limit=1)
     last = newest.messages[-1].seq if newest.messages else session.first_seq
     return max(1, last + 1 - offset)
 
 
-async def _no_history(conversation: Conversation, key: str) -> RawJson:
+async def _no_history(client: Client, key: str) -> RawJson:
     """Return the history of a session that is yet to be made."""
-    gateway = conversation.gateway
+    gateway = client.gateway
     defaults = (await Defaults.of(gateway)).as_json(gateway.rules.default_agent)
     answer: dict[str, Any] = {
         "sessionKey": key,
@@ -129,8 +130,8 @@ async def _no_history(conversation: Conversation, key: str) -> RawJson:
     return RawJson(encode(answer))
 
 
-async def _answer(conversation: Conversation, session: Session, page: HistoryPage, params: HistoryParams) -> RawJson:
-    texts = _texts(conversation, page.messages, params)
+async def _answer(client: Client, session: Session, page: HistoryPage, params: HistoryParams) -> RawJson:
+    texts = _texts(client, page.messages, params)
     cut = len(texts) < len(page.messages)
     fields: dict[str, Any] = {
         "sessionKey": session.key,
@@ -138,7 +139,7 @@ async def _answer(conversation: Conversation, session: Session, page: HistoryPag
         "hasMore": cut or page.before is not None,
         "offset": params.offset,
         "pendingInputs": {"items": [], "total": session.queued},
-        "defaults": (await Defaults.of(conversation.gateway)).as_json(session.agent_id),
+        "defaults": (await Defaults.of(client.gateway)).as_json(session.agent_id),
     }
     if fields["hasMore"]:
         fields["nextOffset"] = params.offset + len(texts)
@@ -147,20 +148,20 @@ async def _answer(conversation: Conversation, session: Session, page: HistoryPag
     levels = (("thinkingLevel", session.thinking_level), ("verboseLevel", session.verbose_level))
     fields.update((name, level) for name, level in levels if level is not None)
     if session.status == "running":
-        running = conversation.events.under_way(session.key) if conversation.events is not None else None
+        running = client.events.under_way(session.key) if client.events is not None else None
         if running is not None:
             run_id, text = running
             fields["inFlightRun"] = {"runId": run_id, "text": text, "startedAt": session.started_at, "events": []}
-    row = conversation.context.rows.text(session)
+    row = client.context.rows.text(session)
     return RawJson(f'{encode(fields)[:-1]},"messages":[{",".join(texts)}],"sessionInfo":{row}}}')
 
 
-def _texts(conversation: Conversation, messages: Sequence[Message], params: HistoryParams) -> list[str]:
+def _texts(client: Client, messages: Sequence[Message], params: HistoryParams) -> list[str]:
     """Return the newest messages that fit one answer, as JSON, in order."""
     found, size = list[str](), 0
     most = min(params.max_bytes or MAX_HISTORY, MAX_HISTORY)
     for message in reversed(messages):
-        kept, chars = conversation.context.rows.message, params.max_chars
+        kept, chars = client.context.rows.message, params.max_chars
         text = kept(message) if chars is None else message_text(_shortened(message, chars))
         size += len(text)
         if found and size > most:
@@ -179,8 +180,8 @@ def _shortened(message: Message, chars: int) -> Message:
     return message._replace(content=content)
 
 
-async def _send(conversation: Conversation, params: SendParams) -> dict[str, Any]:
-    key = await found_key(conversation, params.session_key, params.agent_id)
+async def _send(client: Client, params: SendParams) -> dict[str, Any]:
+    key = await found_key(client, params.session_key, params.agent_id)
     request = RunRequest(
         params.session_id or key,
         params.message,
@@ -190,32 +191,32 @@ async def _send(conversation: Conversation, params: SendParams) -> dict[str, Any
         agent_id=params.agent_id.lower() if params.agent_id else None,
     )
     _check_attachments(params.attachments)
-    known = await known_outcome(conversation, params.idempotency_key)
-    ticket = await start(conversation, request)
+    known = await known_outcome(client, params.idempotency_key)
+    ticket = await start(client, request)
     return {"runId": ticket.run_id, "status": _status(known, ticket)}
 
 
-async def _send_to(conversation: Conversation, params: SessionSendParams) -> dict[str, Any]:
+async def _send_to(client: Client, params: SessionSendParams) -> dict[str, Any]:
     _check_attachments(params.attachments)
-    session = await session_of(conversation, params.key, params.agent_id)
+    session = await session_of(client, params.key, params.agent_id)
     run_id = params.idempotency_key or new_id()
-    known = await known_outcome(conversation, run_id)
+    known = await known_outcome(client, run_id)
     request = RunRequest(session.key, params.message, run_id=run_id, timeout_ms=params.timeout_ms)
-    ticket = await start(conversation, request)
+    ticket = await start(client, request)
     return {"runId": ticket.run_id, "status": _status(known, ticket)}
 
 
-async def start(conversation: Conversation, request: RunRequest) -> RunTicket:
+async def start(client: Client, request: RunRequest) -> RunTicket:
     """Have a message accepted, as the client's own run."""
     assert request.run_id is not None, "every message has an idempotency key"
-    conversation.began(request.run_id)
-    return await conversation.gateway.start_run(request, conversation.caller)
+    client.began(request.run_id)
+    return await client.gateway.start_run(request, client.caller)
 
 
-async def known_outcome(conversation: Conversation, run_id: str) -> RunOutcome | None:
+async def known_outcome(client: Client, run_id: str) -> RunOutcome | None:
     """Return how a run stands that was accepted before; None for one that is new."""
     try:
-        return await conversation.gateway.wait_run(run_id, 0)
+        return await client.gateway.wait_run(run_id, 0)
     except NotFound:
         return None
 
@@ -231,13 +232,13 @@ def _check_attachments(attachments: Sequence[Any]) -> None:
         raise Invalid("messages with attachments are not taken here: put the words into the message")
 
 
-async def _abort(conversation: Conversation, params: AbortParams) -> dict[str, Any]:
-    stopped = await _stop(conversation, params.session_key, params.agent_id, params.run_id)
+async def _abort(client: Client, params: AbortParams) -> dict[str, Any]:
+    stopped = await _stop(client, params.session_key, params.agent_id, params.run_id)
     return {"ok": True, "aborted": bool(stopped), "runIds": stopped}
 
 
-async def _abort_session(conversation: Conversation, params: SessionAbortParams) -> dict[str, Any]:
-    stopped = await _stop(conversation, params.key, params.agent_id, params.run_id)
+async def _abort_session(client: Client, params: SessionAbortParams) -> dict[str, Any]:
+    stopped = await _stop(client, params.key, params.agent_id, params.run_id)
     return {
         "ok": True,
         "abortedRunId": stopped[0] if stopped else None,
@@ -245,19 +246,19 @@ async def _abort_session(conversation: Conversation, params: SessionAbortParams)
     }
 
 
-async def _stop(conversation: Conversation, key: str, agent_id: str | None, run_id: str | None) -> list[str]:
+async def _stop(client: Client, key: str, agent_id: str | None, run_id: str | None) -> list[str]:
     try:
-        session = await session_of(conversation, key, agent_id)
-        return await conversation.gateway.abort(session.key, conversation.caller, run_id=run_id)
+        session = await session_of(client, key, agent_id)
+        return await client.gateway.abort(session.key, client.caller, run_id=run_id)
     except NotFound:
         return []
 
 
-async def _inject(conversation: Conversation, params: InjectParams) -> dict[str, Any]:
-    session = await session_of(conversation, params.session_key)
+async def _inject(client: Client, params: InjectParams) -> dict[str, Any]:
+    session = await session_of(client, params.session_key)
     words = f"[{params.label}]\n\n{params.message}" if params.label else params.message
     draft = Draft("assistant", (text_block(words),), stop_reason="stop")
-    message = await conversation.gateway.append(session.session_id, draft, conversation.caller)
+    message = await client.gateway.append(session.session_id, draft, client.caller)
     return {"ok": True, "messageId": message.id, "messageSeq": message.seq}
 
 

@@ -6,9 +6,10 @@ from pydantic import Field
 
 from core.model.errors import NotFound
 from core.server.auth import PAIRING
-from core.server.conversation import Conversation
+from core.server.conversation.client import Client
 from core.server.devices import PairedDevice
-from core.server.method import Method, MethodParams, Nothing, table
+from core.server.method import Method, table
+from core.server.params import MethodParams, Nothing
 
 
 class DeviceParams(MethodParams):
@@ -23,23 +24,23 @@ class RevokeParams(DeviceParams):
     role: str = "operator"
 
 
-async def _list(conversation: Conversation, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
+async def _list(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
     """Tell which devices are paired; none waits for it, as the gateway's token decides."""
-    return {"pending": [], "paired": [shown(device) for device in conversation.context.devices.paired()]}
+    return {"pending": [], "paired": [shown(device) for device in client.context.devices.paired()]}
 
 
-async def _remove(conversation: Conversation, params: DeviceParams) -> dict[str, Any]:
-    await _unpair(conversation, params.device_id)
+async def _remove(client: Client, params: DeviceParams) -> dict[str, Any]:
+    await _unpair(client, params.device_id)
     return {"deviceId": params.device_id}
 
 
-async def _revoke(conversation: Conversation, params: RevokeParams) -> dict[str, Any]:
-    await _unpair(conversation, params.device_id)
-    return {"deviceId": params.device_id, "role": params.role, "revokedAtMs": conversation.gateway.now_ms()}
+async def _revoke(client: Client, params: RevokeParams) -> dict[str, Any]:
+    await _unpair(client, params.device_id)
+    return {"deviceId": params.device_id, "role": params.role, "revokedAtMs": client.gateway.now_ms()}
 
 
-async def _unpair(conversation: Conversation, device_id: str) -> None:
-    if not await conversation.context.devices.revoke(device_id):
+async def _unpair(client: Client, device_id: str) -> None:
+    if not await client.context.devices.revoke(device_id):
         raise NotFound("unknown deviceId: device.pair.list names those that are paired")
 
 

@@ -8,10 +8,11 @@ from pydantic import Field
 from core.model.commands import COMMANDS, CommandSpec
 from core.model.errors import Invalid
 from core.server.auth import READ
-from core.server.conversation import Conversation
-from core.server.hello import SCOPE, health, presence
-from core.server.method import Method, MethodParams, Nothing, table
+from core.server.conversation.client import Client
+from core.server.method import Method, table
 from core.server.openclaw.rows import THINKING_LEVELS, Defaults, model_fields, recent
+from core.server.params import MethodParams, Nothing
+from core.server.status import SCOPE, health, presence
 from core.wire.frames import encode
 
 MAX_LINES: Final = 5_000
@@ -61,12 +62,12 @@ class LogsParams(MethodParams):
     max_bytes: int = Field(default=250_000, ge=1, le=1_000_000)
 
 
-async def _health(conversation: Conversation, params: HealthParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
-    return await health(conversation.context)
+async def _health(client: Client, params: HealthParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
+    return await health(client.context)
 
 
-async def _status(conversation: Conversation, params: StatusParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
-    context, gateway = conversation.context, conversation.gateway
+async def _status(client: Client, params: StatusParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
+    context, gateway = client.context, client.gateway
     defaults = await Defaults.of(gateway)
     default = gateway.rules.default_agent
     path, newest = context.facts.state_dir, await recent(gateway)
@@ -94,12 +95,12 @@ def _of_agent(newest: list[dict[str, Any]], agent_id: str) -> list[dict[str, Any
     return [each for each in newest if each["agentId"] == agent_id]
 
 
-async def _presence(conversation: Conversation, params: Nothing) -> list[dict[str, Any]]:  # noqa: ARG001 - one shape
-    return presence(conversation.context)
+async def _presence(client: Client, params: Nothing) -> list[dict[str, Any]]:  # noqa: ARG001 - one shape
+    return presence(client.context)
 
 
-async def _agents(conversation: Conversation, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
-    rules = conversation.gateway.rules
+async def _agents(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
+    rules = client.gateway.rules
     agents = [
         {
             "id": agent.agent_id,
@@ -107,14 +108,14 @@ async def _agents(conversation: Conversation, params: Nothing) -> dict[str, Any]
             "model": {"primary": agent.model},
             "thinkingLevels": [{"id": level, "label": level} for level in THINKING_LEVELS],
         }
-        for agent in await conversation.gateway.agents()
+        for agent in await client.gateway.agents()
     ]
     return {"defaultId": rules.default_agent, "mainKey": "main", "scope": SCOPE, "agents": agents}
 
 
-async def _models(conversation: Conversation, params: ModelsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
+async def _models(client: Client, params: ModelsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
     models: list[dict[str, Any]] = []
-    for model in await conversation.gateway.models():
+    for model in await client.gateway.models():
         named = model_fields(model.ref)
         found: dict[str, Any] = {"id": named["model"], "name": named["model"], "provider": named["modelProvider"]}
         if model.context_window is not None:
@@ -123,7 +124,7 @@ async def _models(conversation: Conversation, params: ModelsParams) -> dict[str,
     return {"models": models}
 
 
-async def _commands(conversation: Conversation, params: CommandsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
+async def _commands(client: Client, params: CommandsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
     return {"commands": [_command(spec, with_args=params.include_args) for spec in COMMANDS.values()]}
 
 
@@ -146,8 +147,8 @@ def _command(spec: CommandSpec, *, with_args: bool) -> dict[str, Any]:
     return found
 
 
-async def _config(conversation: Conversation, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
-    facts = conversation.context.facts
+async def _config(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
+    facts = client.context.facts
     config = facts.config()
     return {
         "path": facts.config_path,
@@ -161,9 +162,9 @@ async def _config(conversation: Conversation, params: Nothing) -> dict[str, Any]
     }
 
 
-async def _logs(conversation: Conversation, params: LogsParams) -> dict[str, Any]:
+async def _logs(client: Client, params: LogsParams) -> dict[str, Any]:
     """Return the end of the log; with the cursor of an earlier answer, what came after it."""
-    lines = conversation.context.facts.log_tail(params.limit)
+    lines = client.context.facts.log_tail(params.limit)
     marks = [zlib.crc32(line.encode("utf-8", "replace")) for line in lines]
     known = params.cursor is not None and params.cursor in marks
     fresh = lines[len(marks) - marks[::-1].index(params.cursor) :] if params.cursor is not None and known else lines
@@ -174,7 +175,7 @@ async def _logs(conversation: Conversation, params: LogsParams) -> dict[str, Any
             break
         kept.append(line)
     return {
-        "file": f"{conversation.context.facts.state_dir}/log",
+        "file": f"{client.context.facts.state_dir}/log",
         "cursor": marks[-1] if marks else 0,
         "size": size,
         "lines": kept[::-1],
@@ -183,16 +184,16 @@ async def _logs(conversation: Conversation, params: LogsParams) -> dict[str, Any
     }
 
 
-async def _metadata(conversation: Conversation, params: AgentIdentityParams) -> dict[str, Any]:
+async def _metadata(client: Client, params: AgentIdentityParams) -> dict[str, Any]:
     """Return what a chat offers beside its messages."""
-    models = await _models(conversation, ModelsParams(agent_id=params.agent_id))
-    return models | await _commands(conversation, CommandsParams()) | {"swarmEnabled": False}
+    models = await _models(client, ModelsParams(agent_id=params.agent_id))
+    return models | await _commands(client, CommandsParams()) | {"swarmEnabled": False}
 
 
-async def _identity(conversation: Conversation, params: AgentIdentityParams) -> dict[str, Any]:
+async def _identity(client: Client, params: AgentIdentityParams) -> dict[str, Any]:
     """Return how an agent is shown; without a name in the configuration, by its id."""
-    wanted = params.agent_id or conversation.gateway.rules.default_agent
-    agent = next((agent for agent in await conversation.gateway.agents() if agent.agent_id == wanted), None)
+    wanted = params.agent_id or client.gateway.rules.default_agent
+    agent = next((agent for agent in await client.gateway.agents() if agent.agent_id == wanted), None)
     if agent is None:
         raise Invalid(f'Unknown agent id "{wanted[:80]}"')
     name = agent.name or agent.agent_id

@@ -8,12 +8,12 @@ from core.model.errors import NotFound
 from core.model.ids import UUID
 from core.model.keys import main_key, parse
 from core.model.sessions import Session
-from core.server.conversation import Conversation
+from core.server.conversation.client import Client
 
 _SESSION_ID: Final = re.compile(UUID, re.IGNORECASE)
 
 
-def canonical_key(conversation: Conversation, text: str, agent_id: str | None = None) -> str:
+def canonical_key(client: Client, text: str, agent_id: str | None = None) -> str:
     """Return the canonical key that a client means; a session id comes back unchanged.
 
     Args:
@@ -22,23 +22,23 @@ def canonical_key(conversation: Conversation, text: str, agent_id: str | None = 
     Raises:
         Invalid: The key is malformed or reserved.
     """
-    return conversation.gateway.rules.resolve(text, agent_id)
+    return client.gateway.rules.resolve(text, agent_id)
 
 
-async def key_of(conversation: Conversation, text: str, agent_id: str | None = None) -> str:
+async def key_of(client: Client, text: str, agent_id: str | None = None) -> str:
     """Return the key of the session that a client names; the main session of an agent is there before its first word.
 
     Raises:
         Invalid: The key is malformed.
         NotFound: There is none.
     """
-    key, rules = canonical_key(conversation, text, agent_id), conversation.gateway.rules
+    key, rules = canonical_key(client, text, agent_id), client.gateway.rules
     if key == rules.main_key or key in map(main_key, rules.agents):
         return key
-    return (await session_of(conversation, text, agent_id)).key
+    return (await session_of(client, text, agent_id)).key
 
 
-async def found_key(conversation: Conversation, text: str, agent_id: str | None = None) -> str:
+async def found_key(client: Client, text: str, agent_id: str | None = None) -> str:
     """Return the canonical key that a client means, or that its first message would have.
 
     A bare key (`foo`, `acp-bridge:x`) that no session has is `agent:<agentId>:<key>`, as clients of OpenClaw expect.
@@ -46,17 +46,17 @@ async def found_key(conversation: Conversation, text: str, agent_id: str | None 
     Raises:
         Invalid: The key is malformed or reserved.
     """
-    ref = canonical_key(conversation, text, agent_id)
+    ref = canonical_key(client, text, agent_id)
     if parse(ref).structured or _SESSION_ID.fullmatch(ref):
         return ref
     try:
-        await conversation.gateway.get_session(ref, ALL)
+        await client.gateway.get_session(ref, ALL)
     except NotFound:
-        return canonical_key(conversation, f"agent:{agent_id or conversation.gateway.rules.default_agent}:{ref}")
+        return canonical_key(client, f"agent:{agent_id or client.gateway.rules.default_agent}:{ref}")
     return ref
 
 
-async def session_of(conversation: Conversation, text: str, agent_id: str | None = None) -> Session:
+async def session_of(client: Client, text: str, agent_id: str | None = None) -> Session:
     """Return the session that a client names.
 
     Raises:
@@ -64,6 +64,6 @@ async def session_of(conversation: Conversation, text: str, agent_id: str | None
         NotFound: There is none; in the words that clients of OpenClaw know.
     """
     try:
-        return await conversation.gateway.get_session(await found_key(conversation, text, agent_id), ALL)
+        return await client.gateway.get_session(await found_key(client, text, agent_id), ALL)
     except NotFound:
         raise NotFound(f"session not found: {text[:200]}") from None

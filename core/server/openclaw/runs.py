@@ -9,10 +9,11 @@ from core.model.errors import Invalid, NotFound
 from core.model.keys import main_key
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
 from core.server.auth import READ, WRITE
-from core.server.conversation import Conversation
-from core.server.method import Later, Method, MethodParams, table
+from core.server.conversation.client import Client
+from core.server.method import Later, Method, table
 from core.server.openclaw.chat import start
 from core.server.openclaw.find import found_key
+from core.server.params import MethodParams
 
 MAX_WAIT_MS: Final = 24 * 3600 * 1000
 RUNS_SEEN: Final = 50
@@ -51,21 +52,21 @@ class WaitParams(MethodParams):
     timeout_ms: int = Field(default=30_000, ge=0, le=MAX_WAIT_MS)
 
 
-async def _agent(conversation: Conversation, params: AgentRunParams) -> Later:
-    gateway = conversation.gateway
+async def _agent(client: Client, params: AgentRunParams) -> Later:
+    gateway = client.gateway
     seconds = params.timeout
     request = RunRequest(
-        await _target(conversation, params),
+        await _target(client, params),
         params.message,
         run_id=params.idempotency_key,
         create=True,
         timeout_ms=seconds * 1000 if seconds is not None else None,
         agent_id=params.agent_id.lower() if params.agent_id else None,
     )
-    ticket = await start(conversation, request)
+    ticket = await start(client, request)
 
     async def second() -> dict[str, Any]:
-        return await _final(conversation, ticket, await gateway.wait_run(ticket.run_id, None))
+        return await _final(client, ticket, await gateway.wait_run(ticket.run_id, None))
 
     accepted = {
         "runId": ticket.run_id,
@@ -77,20 +78,20 @@ async def _agent(conversation: Conversation, params: AgentRunParams) -> Later:
     return Later(accepted, second)
 
 
-async def _target(conversation: Conversation, params: AgentRunParams) -> str:
+async def _target(client: Client, params: AgentRunParams) -> str:
     if params.session_key is not None:
-        return await found_key(conversation, params.session_key, params.agent_id)
+        return await found_key(client, params.session_key, params.agent_id)
     if params.session_id is not None:
         return params.session_id
     if params.agent_id is None:
-        return conversation.gateway.rules.main_key
-    if params.agent_id not in {agent.agent_id for agent in await conversation.gateway.agents()}:
+        return client.gateway.rules.main_key
+    if params.agent_id not in {agent.agent_id for agent in await client.gateway.agents()}:
         raise Invalid(f'Unknown agent id "{params.agent_id[:80]}"')
-    return conversation.gateway.rules.resolve(main_key(params.agent_id))
+    return client.gateway.rules.resolve(main_key(params.agent_id))
 
 
-async def _final(conversation: Conversation, ticket: RunTicket, outcome: RunOutcome) -> dict[str, Any]:
-    run = await _run(conversation, ticket.run_id, ticket.key)
+async def _final(client: Client, ticket: RunTicket, outcome: RunOutcome) -> dict[str, Any]:
+    run = await _run(client, ticket.run_id, ticket.key)
     model = run.model if run is not None else None
     return {
         "runId": ticket.run_id,
@@ -113,14 +114,14 @@ def _duration(run: Run | None) -> int | None:
     return run.ended_at - run.started_at
 
 
-async def _wait(conversation: Conversation, params: WaitParams) -> dict[str, Any]:
+async def _wait(client: Client, params: WaitParams) -> dict[str, Any]:
     try:
-        outcome = await conversation.gateway.wait_run(params.run_id, params.timeout_ms / 1000)
+        outcome = await client.gateway.wait_run(params.run_id, params.timeout_ms / 1000)
     except NotFound as error:  # `timeout` is what their protocol has for it; the sentence says that no wait will help
         return {"runId": params.run_id, "status": "timeout", "error": error.message}
     if outcome.status == "timeout":
         return {"runId": params.run_id, "status": "timeout"}
-    run = await _run(conversation, params.run_id, outcome.key)
+    run = await _run(client, params.run_id, outcome.key)
     found: dict[str, Any] = {
         "runId": params.run_id,
         "status": outcome.status,
@@ -139,9 +140,9 @@ def _stop_reason(outcome: RunOutcome) -> str:
     return "rpc" if outcome.state == "aborted" else "error"
 
 
-async def _run(conversation: Conversation, run_id: str, key: str) -> Run | None:
+async def _run(client: Client, run_id: str, key: str) -> Run | None:
     try:
-        newest = await conversation.gateway.runs(key, ALL, limit=RUNS_SEEN)
+        newest = await client.gateway.runs(key, ALL, limit=RUNS_SEEN)
     except NotFound:  # the session was deleted meanwhile
         return None
     return next((run for run in newest if run.run_id == run_id), None)

@@ -14,10 +14,11 @@ from core.model.keys import MAIN, Job, parse
 from core.model.runs import LIVE_STATES, RunRequest
 from core.model.sessions import NewSession, Session, SessionPage, SessionPatch, SessionQuery
 from core.server.auth import ADMIN, READ, WRITE
-from core.server.conversation import Conversation
-from core.server.method import ClosedParams, Method, MethodParams, Nothing, table
+from core.server.conversation.client import Client
+from core.server.method import Method, table
 from core.server.openclaw.find import canonical_key, key_of, session_of
 from core.server.openclaw.rows import Defaults, model_fields, row
+from core.server.params import ClosedParams, MethodParams, Nothing
 from core.tools.target import policy_subject
 from core.wire.frames import RawJson, encode
 
@@ -177,17 +178,17 @@ class UsageParams(MethodParams):
     limit: int = Field(default=50, ge=1, le=MAX_ROWS)
 
 
-async def rows(conversation: Conversation, params: ListParams) -> RawJson:
+async def rows(client: Client, params: ListParams) -> RawJson:
     """Return the answer of `sessions.list`."""
-    gateway, limit = conversation.gateway, params.limit
-    if limit is None and conversation.admitted.protocol > 3:
+    gateway, limit = client.gateway, params.limit
+    if limit is None and client.admitted.protocol > 3:
         limit = DEFAULT_LIMIT  # older clients know of no pages
-    page = await _page(conversation, params, limit)
+    page = await _page(client, params, limit)
     shown = len(page.sessions)
     after = params.offset + shown
     fields: dict[str, Any] = {
         "ts": gateway.now_ms(),
-        "path": conversation.context.facts.state_dir,
+        "path": client.context.facts.state_dir,
         "count": shown,
         "limitApplied": limit,
         "offset": params.offset,
@@ -198,12 +199,12 @@ async def rows(conversation: Conversation, params: ListParams) -> RawJson:
     }
     if not page.has_more:
         fields["totalCount"] = after
-    array = await conversation.context.rows.array(page.sessions, page.children)
+    array = await client.context.rows.array(page.sessions, page.children)
     return RawJson(f'{encode(fields)[:-1]},"sessions":{array}}}')
 
 
-async def _page(conversation: Conversation, params: ListParams, limit: int | None) -> SessionPage:
-    gateway = conversation.gateway
+async def _page(client: Client, params: ListParams, limit: int | None) -> SessionPage:
+    gateway = client.gateway
     minutes = params.active_minutes
     query = SessionQuery(
         limit=None if params.filters else limit,
@@ -212,7 +213,7 @@ async def _page(conversation: Conversation, params: ListParams, limit: int | Non
         search=params.search or None,
         agent_id=params.agent_id,
         label=params.label,
-        spawned_by=await key_of(conversation, params.spawned_by) if params.spawned_by else None,
+        spawned_by=await key_of(client, params.spawned_by) if params.spawned_by else None,
         archived=None if params.archived == "all" else params.archived,
     )
     page = await gateway.list_sessions(query, ALL)
@@ -235,50 +236,50 @@ def _is_wanted(session: Session, params: ListParams, agents: frozenset[str]) -> 
     )
 
 
-async def _subscribe(conversation: Conversation, params: SubscribeParams) -> object:
-    pump = conversation.pump
-    other = params.store_id is not None and params.store_id != conversation.context.facts.store_id
+async def _subscribe(client: Client, params: SubscribeParams) -> object:
+    pump = client.pump
+    other = params.store_id is not None and params.store_id != client.context.facts.store_id
     known = pump.subscribe(None if other else params.after)
     answer: dict[str, Any] = {
         "subscribed": True,
-        "storeId": conversation.context.facts.store_id,
+        "storeId": client.context.facts.store_id,
         "cursor": pump.cursor,
         "reset": other or not known,
     }
     if params.model_fields_set <= {"after", "store_id"}:
         return answer
-    return RawJson(f'{encode(answer)[:-1]},"list":{(await rows(conversation, params)).text}}}')
+    return RawJson(f'{encode(answer)[:-1]},"list":{(await rows(client, params)).text}}}')
 
 
-async def _unsubscribe(conversation: Conversation, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
-    conversation.pump.unsubscribe()
+async def _unsubscribe(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
+    client.pump.unsubscribe()
     return {"subscribed": False}
 
 
-async def _follow(conversation: Conversation, params: KeyParams) -> dict[str, Any]:
-    key = await key_of(conversation, params.key, params.agent_id)
-    conversation.pump.follow(key)
+async def _follow(client: Client, params: KeyParams) -> dict[str, Any]:
+    key = await key_of(client, params.key, params.agent_id)
+    client.pump.follow(key)
     return {"subscribed": True, "key": key}
 
 
-async def _unfollow(conversation: Conversation, params: KeyParams) -> dict[str, Any]:
+async def _unfollow(client: Client, params: KeyParams) -> dict[str, Any]:
     try:
-        key = await key_of(conversation, params.key, params.agent_id)
+        key = await key_of(client, params.key, params.agent_id)
     except NotFound:  # it may have been deleted since
-        key = canonical_key(conversation, params.key, params.agent_id)
-    conversation.pump.unfollow(key)
+        key = canonical_key(client, params.key, params.agent_id)
+    client.pump.unfollow(key)
     return {"subscribed": False, "key": key}
 
 
-async def _preview(conversation: Conversation, params: PreviewParams) -> dict[str, Any]:
-    previews = [await _preview_of(conversation, key, params) for key in params.keys]
-    return {"ts": conversation.gateway.now_ms(), "previews": previews}
+async def _preview(client: Client, params: PreviewParams) -> dict[str, Any]:
+    previews = [await _preview_of(client, key, params) for key in params.keys]
+    return {"ts": client.gateway.now_ms(), "previews": previews}
 
 
-async def _preview_of(conversation: Conversation, key: str, params: PreviewParams) -> dict[str, Any]:
+async def _preview_of(client: Client, key: str, params: PreviewParams) -> dict[str, Any]:
     try:
-        ref = canonical_key(conversation, key)
-        page = await conversation.gateway.history(ref, ALL, limit=params.limit, include_tools=False, in_brief=True)
+        ref = canonical_key(client, key)
+        page = await client.gateway.history(ref, ALL, limit=params.limit, include_tools=False, in_brief=True)
     except (NotFound, Invalid):
         return {"key": key, "status": "missing", "items": []}
     items = [{"role": each.role, "text": _cut(each.text, params.max_chars)} for each in page.messages if each.text]
@@ -289,16 +290,16 @@ def _cut(text: str, chars: int) -> str:
     return text if len(text) <= chars else f"{text[: chars - 3]}..."
 
 
-async def _resolve(conversation: Conversation, params: ResolveParams) -> dict[str, Any]:
+async def _resolve(client: Client, params: ResolveParams) -> dict[str, Any]:
     wanted = params.key or params.session_id or params.label
     if wanted is None:
         raise Invalid("Either key, sessionId or label is required")
-    parent = await key_of(conversation, params.spawned_by) if params.spawned_by else None
+    parent = await key_of(client, params.spawned_by) if params.spawned_by else None
     try:
         session = await (
-            _labelled(conversation, params, wanted, parent)
+            _labelled(client, params, wanted, parent)
             if params.label is not None and wanted is params.label
-            else session_of(conversation, wanted)
+            else session_of(client, wanted)
         )
     except NotFound:
         if params.allow_missing:
@@ -307,9 +308,9 @@ async def _resolve(conversation: Conversation, params: ResolveParams) -> dict[st
     return {"ok": True, "key": session.key, "agentId": session.agent_id}
 
 
-async def _labelled(conversation: Conversation, params: ResolveParams, label: str, parent: str | None) -> Session:
+async def _labelled(client: Client, params: ResolveParams, label: str, parent: str | None) -> Session:
     query = SessionQuery(limit=2, label=label, agent_id=params.agent_id, spawned_by=parent)
-    found = list((await conversation.gateway.list_sessions(query, ALL)).sessions)
+    found = list((await client.gateway.list_sessions(query, ALL)).sessions)
     if not found:
         raise NotFound("none has that label")
     if len(found) > 1:
@@ -317,107 +318,107 @@ async def _labelled(conversation: Conversation, params: ResolveParams, label: st
     return found[0]
 
 
-async def _describe(conversation: Conversation, params: KeyParams) -> RawJson:
+async def _describe(client: Client, params: KeyParams) -> RawJson:
     try:
-        session = await session_of(conversation, params.key, params.agent_id)
+        session = await session_of(client, params.key, params.agent_id)
     except NotFound:
         return RawJson('{"session":null}')
-    return RawJson(f'{{"session":{conversation.context.rows.text(session)}}}')
+    return RawJson(f'{{"session":{client.context.rows.text(session)}}}')
 
 
-async def _get(conversation: Conversation, params: GetParams) -> RawJson:
+async def _get(client: Client, params: GetParams) -> RawJson:
     try:
-        ref = canonical_key(conversation, params.key, params.agent_id)
-        page = await conversation.gateway.history(ref, ALL, limit=params.limit)
+        ref = canonical_key(client, params.key, params.agent_id)
+        page = await client.gateway.history(ref, ALL, limit=params.limit)
     except NotFound:
         return RawJson('{"messages":[]}')
     more = f',"hasMore":{"false" if page.before is None else "true"}'
-    return RawJson(f'{{"messages":[{",".join(map(conversation.context.rows.message, page.messages))}]{more}}}')
+    return RawJson(f'{{"messages":[{",".join(map(client.context.rows.message, page.messages))}]{more}}}')
 
 
-async def _create(conversation: Conversation, params: CreateParams) -> RawJson:
-    gateway = conversation.gateway
+async def _create(client: Client, params: CreateParams) -> RawJson:
+    gateway = client.gateway
     if params.agent_id is not None and params.agent_id not in {a.agent_id for a in await gateway.agents()}:
         raise NotFound(f'Unknown agent id "{params.agent_id[:80]}"')
     new = NewSession(
-        key=_new_key(conversation, params),
+        key=_new_key(client, params),
         agent_id=params.agent_id,
         label=params.label or None,
         model=params.model or None,
-        parent=await key_of(conversation, params.parent_session_key) if params.parent_session_key else None,
+        parent=await key_of(client, params.parent_session_key) if params.parent_session_key else None,
         origin=params.origin,
     )
-    session = await gateway.create(new, conversation.caller)
+    session = await gateway.create(new, client.caller)
     fields: dict[str, Any] = {"ok": True, "key": session.key, "sessionId": session.session_id, "runStarted": False}
     message = params.message or params.task
     if message:
         run_id = new_id()
-        conversation.began(run_id)
-        ticket = await gateway.start_run(RunRequest(session.session_id, message, run_id=run_id), conversation.caller)
+        client.began(run_id)
+        ticket = await gateway.start_run(RunRequest(session.session_id, message, run_id=run_id), client.caller)
         fields |= {"runStarted": True, "runId": ticket.run_id, "status": "started"}
-    return _with_entry(conversation, fields, session)
+    return _with_entry(client, fields, session)
 
 
-def _new_key(conversation: Conversation, params: CreateParams) -> str | None:
+def _new_key(client: Client, params: CreateParams) -> str | None:
     """Return the key of a new session; a word without a form of its own becomes one of the agent's sessions."""
     if params.key is None:
         return None
-    key = canonical_key(conversation, params.key, params.agent_id)
-    agent_id = params.agent_id or conversation.gateway.rules.default_agent
+    key = canonical_key(client, params.key, params.agent_id)
+    agent_id = params.agent_id or client.gateway.rules.default_agent
     return key if parse(key).structured or params.origin is not None else f"agent:{agent_id}:{key}"
 
 
-def _with_entry(conversation: Conversation, fields: dict[str, Any], session: Session) -> RawJson:
+def _with_entry(client: Client, fields: dict[str, Any], session: Session) -> RawJson:
     fields = fields | {"resolved": model_fields(session.model or session.used_model)}
-    return RawJson(f'{encode(fields)[:-1]},"entry":{conversation.context.rows.text(session)}}}')
+    return RawJson(f'{encode(fields)[:-1]},"entry":{client.context.rows.text(session)}}}')
 
 
-async def _patch(conversation: Conversation, params: PatchParams) -> RawJson:
+async def _patch(client: Client, params: PatchParams) -> RawJson:
     named = params.model_fields_set - {"key", "agent_id"}
     if foreign := sorted(named & FOREIGN):
         raise Invalid(f"sessions have no {to_camel(foreign[0])} here: nothing was changed")
     if "send_policy" in named:
-        conversation.access.require(ADMIN)
+        client.access.require(ADMIN)
     if named == {"send_policy"}:  # it may wait for its session
-        key = canonical_key(conversation, params.key, params.agent_id)
-        session = await policy_subject(conversation.gateway, key)
+        key = canonical_key(client, params.key, params.agent_id)
+        session = await policy_subject(client.gateway, key)
     else:
-        session = await session_of(conversation, params.key, params.agent_id)
+        session = await session_of(client, params.key, params.agent_id)
     fields = params.model_dump(by_alias=True, include=set(named - {"archived"}))
     patch = SessionPatch({name: value or None for name, value in fields.items()})
     if patch.fields:
         ref = session.session_id or session.key
-        session = await conversation.gateway.patch(ref, patch, conversation.caller)
+        session = await client.gateway.patch(ref, patch, client.caller)
     if params.archived is not None:
-        ref, caller = session.session_id, conversation.caller
-        session = await conversation.gateway.archive(ref, caller, archived=params.archived)
-    found = {"ok": True, "path": conversation.context.facts.state_dir, "key": session.key}
+        ref, caller = session.session_id, client.caller
+        session = await client.gateway.archive(ref, caller, archived=params.archived)
+    found = {"ok": True, "path": client.context.facts.state_dir, "key": session.key}
     if not session.session_id:
         return RawJson(encode(found | {"waiting": session.send_policy is not None}))
-    return _with_entry(conversation, found, session)
+    return _with_entry(client, found, session)
 
 
-async def _reset(conversation: Conversation, params: ResetParams) -> RawJson:
-    session = await session_of(conversation, params.key, params.agent_id)
-    session = await conversation.gateway.reset(session.session_id, conversation.caller)
-    return _with_entry(conversation, {"ok": True, "key": session.key}, session)
+async def _reset(client: Client, params: ResetParams) -> RawJson:
+    session = await session_of(client, params.key, params.agent_id)
+    session = await client.gateway.reset(session.session_id, client.caller)
+    return _with_entry(client, {"ok": True, "key": session.key}, session)
 
 
-async def _delete(conversation: Conversation, params: DeleteParams) -> dict[str, Any]:
+async def _delete(client: Client, params: DeleteParams) -> dict[str, Any]:
     if not params.delete_transcript:
         raise Invalid("a session goes with its transcripts: archive it with sessions.patch {archived: true} instead")
-    ref = canonical_key(conversation, params.key, params.agent_id)
+    ref = canonical_key(client, params.key, params.agent_id)
     try:
-        session = await session_of(conversation, ref)
-        await conversation.gateway.delete(ref, conversation.caller)
+        session = await session_of(client, ref)
+        await client.gateway.delete(ref, client.caller)
     except NotFound:
         return {"ok": True, "key": ref, "deleted": False, "archived": []}
     return {"ok": True, "key": session.key, "deleted": True, "archived": []}
 
 
-async def _search(conversation: Conversation, params: SearchParams) -> dict[str, Any]:
-    key = (await session_of(conversation, params.key)).key if params.key is not None else None
-    hits = await conversation.gateway.search(params.query, ALL, key=key, limit=params.limit)
+async def _search(client: Client, params: SearchParams) -> dict[str, Any]:
+    key = (await session_of(client, params.key)).key if params.key is not None else None
+    hits = await client.gateway.search(params.query, ALL, key=key, limit=params.limit)
     results = [
         {
             "sessionKey": hit.key,
@@ -434,14 +435,12 @@ async def _search(conversation: Conversation, params: SearchParams) -> dict[str,
     return {"results": results}
 
 
-async def _usage(conversation: Conversation, params: UsageParams) -> dict[str, Any]:
+async def _usage(client: Client, params: UsageParams) -> dict[str, Any]:
     """Return what sessions have used since they were made; nothing is kept by the day."""
     if params.key is not None:
-        found = (await session_of(conversation, params.key),)
+        found = (await session_of(client, params.key),)
     else:
-        found = (
-            await conversation.gateway.list_sessions(SessionQuery(limit=params.limit, archived=None), ALL)
-        ).sessions
+        found = (await client.gateway.list_sessions(SessionQuery(limit=params.limit, archived=None), ALL)).sessions
     each = [
         {
             name: value
@@ -451,14 +450,14 @@ async def _usage(conversation: Conversation, params: UsageParams) -> dict[str, A
         | {"usage": {"totalTokens": session.spent_tokens, "totalCost": session.cost_usd}}
         for session in found
     ]
-    return {"updatedAt": conversation.gateway.now_ms(), "sessions": each, "totals": _totals(found)}
+    return {"updatedAt": client.gateway.now_ms(), "sessions": each, "totals": _totals(found)}
 
 
-async def _cost(conversation: Conversation, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
+async def _cost(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
     """Return what all sessions have used; nothing is kept by the day."""
     every = SessionQuery(limit=MAX_ROWS, archived=None)
-    found = (await conversation.gateway.list_sessions(every, ALL)).sessions
-    return {"updatedAt": conversation.gateway.now_ms(), "days": 0, "daily": [], "totals": _totals(found)}
+    found = (await client.gateway.list_sessions(every, ALL)).sessions
+    return {"updatedAt": client.gateway.now_ms(), "days": 0, "daily": [], "totals": _totals(found)}
 
 
 def _totals(found: Sequence[Session]) -> dict[str, Any]:

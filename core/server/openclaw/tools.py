@@ -9,9 +9,10 @@ from core.model.access import SessionCaller
 from core.model.errors import NotFound
 from core.model.tools import Tool
 from core.server.auth import READ
-from core.server.conversation import Conversation
-from core.server.method import Method, MethodParams, table
+from core.server.conversation.client import Client
+from core.server.method import Method, table
 from core.server.openclaw.find import key_of
+from core.server.params import MethodParams
 from core.server.run_tool import run_tool
 from core.tools.dispatch import TOOL_NAMES, schemas
 from core.tools.target import identified
@@ -51,15 +52,15 @@ class InvokeParams(MethodParams):
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=200)
 
 
-async def _catalog(conversation: Conversation, params: CatalogParams) -> dict[str, Any]:
-    agent_id = params.agent_id or conversation.gateway.rules.default_agent
+async def _catalog(client: Client, params: CatalogParams) -> dict[str, Any]:
+    agent_id = params.agent_id or client.gateway.rules.default_agent
     tools = [_tool(tool) | {"defaultProfiles": list[str]()} for tool in schemas()]
     return {"agentId": agent_id, "profiles": [], "groups": [GROUP | {"tools": tools}]}
 
 
-async def _effective(conversation: Conversation, params: EffectiveParams) -> dict[str, Any]:
-    gateway = conversation.gateway
-    key = await key_of(conversation, params.session_key, params.agent_id)
+async def _effective(client: Client, params: EffectiveParams) -> dict[str, Any]:
+    gateway = client.gateway
+    key = await key_of(client, params.session_key, params.agent_id)
     caller = await identified(gateway, SessionCaller(key))
     tools = [_tool(tool) for tool in schemas() if gateway.rules.withheld(tool.name, caller) is None]
     agent_id = gateway.rules.agent_of(caller)
@@ -71,15 +72,15 @@ def _tool(tool: Tool) -> dict[str, Any]:
     return {"id": tool.name, "label": tool.name, "source": "core"} | words
 
 
-async def _invoke(conversation: Conversation, params: InvokeParams) -> RawJson:
+async def _invoke(client: Client, params: InvokeParams) -> RawJson:
     named = {"toolName": params.name}
     if params.name not in TOOL_NAMES:
         missing = NotFound(f"Tool not available: {params.name[:80]}")
         return RawJson(encode({"ok": False, **named, "error": {"code": "not_found", "message": missing.message}}))
     result = encode(
         await run_tool(
-            conversation.context,
-            conversation.access,
+            client.context,
+            client.access,
             params.name,
             params.args,
             params.session_key,

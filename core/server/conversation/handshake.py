@@ -6,19 +6,17 @@ import binascii
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from core.model.errors import Invalid, Unauthorized, Unavailable
 from core.server.auth import OWNER, Access, TokenRefused, network_of
-from core.server.method import explain
+from core.server.context import ServerContext
+from core.server.params import explain
 from core.wire.errors import to_wire
 from core.wire.frames import CLOSE_REFUSED, PROTOCOLS
-
-if TYPE_CHECKING:
-    from core.server.context import ServerContext
 
 CLOSE_PROTOCOL: Final = 1002
 _NEXT_STEPS: Final = {
@@ -123,7 +121,7 @@ class Visitor:
     nonce: str
 
 
-async def admit(context: "ServerContext", visitor: Visitor, raw: Mapping[str, Any]) -> Admitted:
+async def admit(context: ServerContext, visitor: Visitor, raw: Mapping[str, Any]) -> Admitted:
     """Decide about the parameters of `connect`.
 
     Raises:
@@ -203,7 +201,7 @@ def _signed(params: ConnectParams, device: ConnectDeviceParams) -> list[str]:
 
 
 async def _access(
-    context: "ServerContext", visitor: Visitor, params: ConnectParams
+    context: ServerContext, visitor: Visitor, params: ConnectParams
 ) -> tuple[Access, str, tuple[str, int] | None]:
     """Return what the client's secrets grant, how, and its device token when it came with one."""
     if visitor.trusted:
@@ -225,7 +223,7 @@ async def _access(
 
 
 async def _pair(
-    context: "ServerContext", visitor: Visitor, params: ConnectParams, access: Access, issuer: str
+    context: ServerContext, visitor: Visitor, params: ConnectParams, access: Access, issuer: str
 ) -> tuple[str, int] | None:
     """Give a device that presented the gateway's token one of its own (protocol#pairing)."""
     if not visitor.may_pair:

@@ -1,0 +1,1 @@
+"""The conversation with one client, over any transport."""
