@@ -34,6 +34,7 @@ class SocketListener:
         self._path = state / SOCKET_NAME
         self._server: asyncio.Server | None = None
         self._node: tuple[int, int] | None = None
+        self._closed = False
         self._conversations = Tasks(lambda error: _log.error("a conversation on the socket failed", exc_info=error))
 
     async def open(self) -> None:
@@ -56,6 +57,7 @@ class SocketListener:
 
     async def close(self) -> None:
         """End all conversations, and take the socket away; to be called while the directory is still owned."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -65,11 +67,12 @@ class SocketListener:
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pid, uid = _peer(writer.get_extra_info("socket"))
-        if uid != os.getuid():
+        if self._closed or uid != os.getuid():  # it may have been accepted just before the end
             writer.transport.abort()
             return
         transport = LineTransport(reader, writer, peer=f"process {pid}", trusted=True, limit=self._context.limits.frame)
-        self._conversations.spawn(Conversation(self._context, transport).run())
+        conversation = self._conversations.spawn(Conversation(self._context, transport).run())
+        conversation.add_done_callback(lambda _: writer.transport.abort())  # also when it ends before it begins
 
 
 async def listen(context: ServerContext, state: Path) -> SocketListener:

@@ -209,8 +209,10 @@ class Conversation:
         self.end(CLOSE_NORMAL, "")
 
     async def _stop(self) -> None:
-        await self._tasks.stop()
-        if self._client is not None and self._client.events is not None:
-            self._client.events.close()
-        code, reason = self._end.result() if self._end.done() else (CLOSE_NORMAL, "")
-        await self._transport.close(code, reason)
+        try:
+            await self._tasks.stop()
+        finally:  # also when it is cancelled meanwhile
+            if self._client is not None and self._client.events is not None:
+                self._client.events.close()
+            code, reason = self._end.result() if self._end.done() else (CLOSE_NORMAL, "")
+            await self._transport.close(code, reason)
