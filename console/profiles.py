@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 from urllib.parse import urlsplit
 
 from console.hosts.gateways import KeptGateway, Listed
-from core import json_codec
 from core.config.gateways import LOCAL, is_name, shown_url, url_problem
 from core.config.settings import GatewaySettings, Secret
+from core.model import json_codec
 from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.model.keys import quoted
 

@@ -17,8 +17,8 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
-from core import json_codec
 from core.gateway import Gateway
+from core.model import json_codec
 from core.model.access import Caller
 from core.model.errors import Invalid, SwitchboardError, Unavailable
 from core.tools.dispatch import FAILED, READING, dispatch, schemas

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from console.hosts.host import Host
-from core import json_codec
 from core.config.paths import Places
 from core.gateway import Gateway
+from core.model import json_codec
 from core.model.access import Operator
 from core.model.errors import SwitchboardError
 

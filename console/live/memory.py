@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from core import json_codec
 from core.files import write_file
+from core.model import json_codec
 from core.model.errors import Invalid, SwitchboardError
 
 FILE_NAME: Final = "console.json"

@@ -28,7 +28,7 @@ from core.agents.wire import (
     words,
 )
 from core.config.settings import ModelSettings
-from core.json_codec import encodable
+from core.model.json_codec import encodable
 from core.model.messages import Block, Message, Usage, text_block, thinking_block
 
 VERSION: Final = "2023-06-01"

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from core import json_codec
 from core.agents.port import (
     AgentEvent,
     AgentFailure,
@@ -21,6 +20,7 @@ from core.agents.port import (
     ToolStarted,
     Turn,
 )
+from core.model import json_codec
 from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP
 from core.model.messages import Usage, text_block, thinking_block, tool_call_block
 

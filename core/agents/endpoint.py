@@ -16,7 +16,6 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from core import json_codec
 from core.agents.anthropic import ANTHROPIC
 from core.agents.openai import OPENAI
 from core.agents.port import AgentFailure, Reply
@@ -36,6 +35,7 @@ from core.agents.wire import (
 )
 from core.clock import Clock
 from core.config.settings import ModelApi, ModelSettings
+from core.model import json_codec
 from core.model.errors import Invalid, SwitchboardError
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Final
 
-from core import json_codec
 from core.agents.endpoint import ModelClient
 from core.agents.port import AgentEvent, AgentFailure, Reply, ToolEnded, ToolResult, ToolStarted, Turn
 from core.agents.window import visible_part
 from core.agents.wire import BAD_ARGUMENTS, Ask, called_tools, read_arguments
 from core.config.settings import ModelSettings
+from core.model import json_codec
 from core.model.messages import Block, Message, text_block
 
 MAX_ROUNDS: Final = 50

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from core import json_codec
 from core.agents.port import Reply, TextDelta, ThinkingDelta
 from core.agents.prompt import prompt_text
 from core.agents.wire import (
@@ -32,7 +31,8 @@ from core.agents.wire import (
     words,
 )
 from core.config.settings import ModelSettings
-from core.json_codec import encodable
+from core.model import json_codec
+from core.model.json_codec import encodable
 from core.model.messages import Block, Message, Usage, text_block, thinking_block
 
 _EFFORTS: Final = frozenset({"minimal", "low", "medium", "high"})

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 from uuid import uuid4
 
-from core import json_codec
 from core.agents.port import AgentFailure, Reply, TextDelta, ThinkingDelta
 from core.config.settings import ModelSettings
-from core.json_codec import encodable
+from core.model import json_codec
 from core.model.errors import Invalid
+from core.model.json_codec import encodable
 from core.model.messages import Block, Message, tool_call_block
 from core.model.tools import Tool
 

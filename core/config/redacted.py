@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from core.config.paths import Places
 from core.config.schema import ConfigFile, SecretRef, Section
-from core.json_codec import encodable
+from core.model.json_codec import encodable
 from core.rules.redact import redact
 
 REDACTED: Final = "__OPENCLAW_REDACTED__"

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from core import json_codec
 from core.imports.branch import Branch
 from core.imports.entries import Entry, milliseconds, record
 from core.imports.repeats import WORDS, RepeatedMessages
 from core.imports.report import EXAMPLES, Notes
 from core.imports.source import SessionFacts, Source, SourceSession, SourceTranscript, read_facts
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.model.ids import UUID
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
-from core import json_codec
 from core.imports.branch import Branch
 from core.imports.entries import Entry, record
 from core.imports.repeats import WORDS, RepeatedMessages
 from core.imports.report import Notes
 from core.imports.source import SessionFacts, Source, SourceSession, SourceTranscript, read_facts
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 
 DATABASE: Final = "openclaw-agent.sqlite"

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from core.imports.entries import Cut, derived_id, items
 from core.imports.report import Notes
 from core.imports.source import SessionFacts, SourceSession, SourceTranscript
-from core.json_codec import encodable
 from core.model.errors import Invalid, SwitchboardError
+from core.model.json_codec import encodable
 from core.model.keys import kind_of, parse, resolve
 from core.model.messages import Message
 from core.model.sessions import Session

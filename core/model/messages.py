@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from core import json_codec
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 
 Role = Literal["user", "assistant", "toolResult", "system"]

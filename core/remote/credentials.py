@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any, Final, cast
 
-from core import json_codec
 from core.child_process import in_child_process
 from core.files import read_secret, write_secret
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.remote.hello import Claim
 from core.remote.identity import sign

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from core import json_codec
 from core.files import make_secret, read_secret
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.remote.hello import Claim
 

@@ -7,11 +7,11 @@ what it did.
 from typing import Final
 
 from core.config.settings import THINKING_LEVELS, Settings
-from core.json_codec import encodable
 from core.model.access import Caller
 from core.model.commands import Command, parse_command
 from core.model.errors import Conflict, Invalid
 from core.model.ids import new_id
+from core.model.json_codec import encodable
 from core.model.keys import quoted
 from core.model.messages import note_draft
 from core.model.money import dollars

@@ -1,9 +1,9 @@
 """Sessions that the operator makes before anything is said in them, and the end of a session for good."""
 
 from core.config.settings import Settings
-from core.json_codec import encodable
 from core.model.errors import Conflict, Invalid, NotFound
 from core.model.ids import new_id
+from core.model.json_codec import encodable
 from core.model.keys import MAIN, kind_of, parse, quoted
 from core.model.sessions import NewSession, Override, Session, SessionPatch
 from core.runtime import acceptance, commands

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
-from core import json_codec
 from core.files import read_secret, write_secret
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.server.auth import ADMIN, LOOPBACK, READ, WRITE
 

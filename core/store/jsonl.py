@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from core import json_codec
 from core.files import make_inner_folder, open_private
+from core.model import json_codec
 from core.model.errors import Invalid
 
 _TAIL_BYTES = 65_536

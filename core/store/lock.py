@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from core import json_codec
 from core.files import make_folder, open_private
+from core.model import json_codec
 from core.model.errors import Conflict, Invalid
 from core.store.explain import explained
 from core.store.guard import LOCK_NAME

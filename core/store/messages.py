@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from core.json_codec import encodable
 from core.model.errors import NotFound
 from core.model.events import MessageAppended
 from core.model.ids import new_id
+from core.model.json_codec import encodable
 from core.model.messages import BRIEF_TOOL_CHARS, Block, Draft, Message, Role, brief
 from core.model.runs import Run
 from core.model.sessions import HistoryPage, Session

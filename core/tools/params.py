@@ -7,8 +7,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from core.json_codec import encodable
 from core.model.errors import Invalid
+from core.model.json_codec import encodable
 from core.model.keys import quoted
 
 

@@ -6,10 +6,10 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from core.gateway import Gateway
-from core.json_codec import encodable
 from core.model.access import Caller, Operator
 from core.model.attachments import MAX_BYTES, MAX_FILES, Attachment
 from core.model.errors import Forbidden
+from core.model.json_codec import encodable
 from core.model.runs import RunRequest, SpawnSpec
 from core.tools.params import Number, Text, ToolParams
 from core.tools.target import Refusal, agent_acting

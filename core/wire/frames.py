@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from core import json_codec
+from core.model import json_codec
 from core.model.errors import Invalid
 
 PROTOCOLS: Final = (3, 4)

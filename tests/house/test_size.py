@@ -12,7 +12,7 @@ MODULES = sorted([*ROOT.glob("core/**/*.py"), *ROOT.glob("console/**/*.py")])
 MAX_FUNCTION_LINES = 60
 MAX_STATEMENTS = 50
 MAX_METHODS = 31
-MAX_FILES = 17
+MAX_FILES = 18
 LARGE = {
     "console/screens/watch_keys.py::WatchScreen": 57,
     "core/remote/native/gateway.py::NativeGateway": 52,

@@ -1,7 +1,10 @@
 """Who may import whom, and what must not be loaded to look at a state directory (architecture#layers)."""
 
+import ast
 import subprocess
 import sys
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -25,3 +28,26 @@ def test_reading_sessions_loads_nothing_heavy(module: str) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def imports_of(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """Return the modules of ours that a file imports, wherever it does."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in modules else node.module for name in names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & modules.keys()
+
+
+def test_no_modules_import_each_other() -> None:
+    paths = [path for top in ("core", "console") for path in (ROOT / top).rglob("*.py")]
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    imports = {name: imports_of(path, modules) - {name} for name, path in modules.items()}
+    assert len(imports) > 200
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.json_codec import MAX_DEPTH, check_depth, decode, encode, encode_indented, heal
 from core.model.errors import Invalid
+from core.model.json_codec import MAX_DEPTH, check_depth, decode, encode, encode_indented, heal
 from core.model.messages import Message, text_block, tool_call_block
 
 JSON = st.recursive(

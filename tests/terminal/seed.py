@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core.clock import SystemClock
-from core.json_codec import encodable
 from core.model.errors import Invalid
+from core.model.json_codec import encodable
 from core.model.keys import parse
 from core.model.messages import Draft, Provenance, text_block, thinking_block, tool_call_block, user_draft
 from core.store import messages, runs, sessions

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.gateway import Gateway, Reads, Writes
-from core.json_codec import decode
 from core.model.access import One, Operator, SessionCaller
 from core.model.errors import Invalid
 from core.model.events import Event, Gap, SessionGone
+from core.model.json_codec import decode
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import Session, SessionQuery
 from core.rules.ruleset import RuleSet

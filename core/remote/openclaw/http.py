@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from core import json_codec
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.remote.hello import mapping
 from core.remote.profile import Profile, check_open

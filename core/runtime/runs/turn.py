@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from core import json_codec
 from core.agents.port import (
     AgentEvent,
     AgentFailure,
@@ -23,6 +22,7 @@ from core.agents.port import (
 )
 from core.config.settings import ModelSettings, Settings
 from core.gateway import Gateway
+from core.model import json_codec
 from core.model.access import SessionCaller
 from core.model.errors import SwitchboardError
 from core.model.messages import Draft, Message, Usage, text_block

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from core.json_codec import encode
 from core.model.errors import SwitchboardError, Unavailable
+from core.model.json_codec import encode
 from core.server.auth import TokenRefused
 from core.wire.errors import http_status, http_type
 

@@ -15,8 +15,8 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from core.json_codec import encode
 from core.model.errors import Invalid, SwitchboardError, Unavailable
+from core.model.json_codec import encode
 from core.server.auth import READ
 from core.server.context import ServerContext
 from core.server.http.answers import TOOLS_PATH, Json, problem, refusal

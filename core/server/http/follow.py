@@ -16,10 +16,10 @@ from weakref import WeakValueDictionary
 from starlette.types import Receive, Scope, Send
 
 from core.gateway import Feed
-from core.json_codec import encode
 from core.model.access import ALL
 from core.model.errors import NotFound, SwitchboardError
 from core.model.events import Event, Gap, MessageAppended, Reloaded, SessionChanged, SessionGone
+from core.model.json_codec import encode
 from core.model.keys import quoted
 from core.model.messages import Message
 from core.model.paging import forwards

@@ -5,9 +5,9 @@ from typing import Any, Final, cast
 
 from starlette.requests import ClientDisconnect, Request
 
-from core import json_codec
-from core.json_codec import encode
+from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
+from core.model.json_codec import encode
 from core.model.keys import quoted
 from core.server.auth import READ
 from core.server.context import ServerContext

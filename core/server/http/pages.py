@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 from starlette.types import Receive, Scope, Send
 
 from core.gateway import Gateway
-from core.json_codec import encode
 from core.model.access import ALL
+from core.model.json_codec import encode
 from core.model.messages import Message
 from core.model.sessions import HistoryPage, Session
 from core.server.guests import Budget, Guest

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from core import json_codec
 from core.files import check_folder, make_folder, open_private, written
+from core.model import json_codec
 from core.model.errors import Conflict, Invalid, NotFound, Unavailable
 from core.store.explain import DATABASE_NAME, explained
 

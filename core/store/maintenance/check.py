@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from core import json_codec
 from core.files import FILE_MODE, FOLDER_MODE
+from core.model import json_codec
 from core.model.errors import Invalid
 from core.store import jsonl
 from core.store.maintenance.backup import FOLDER as BACKUPS
