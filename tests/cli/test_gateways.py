@@ -339,7 +339,7 @@ def test_the_console_works_on_a_gateway_elsewhere_alone_or_beside_the_runtime_he
             for word in words:
                 console.wait_for(word)
             console.settle(0.3)
-            since = len(console.cli.output)
+            since = len(console.output)
             at(served, "send", "cron:nightly", f"say news for {gateways}")
             console.wait_for("news for", since=since)
             console.press("q")

@@ -80,7 +80,7 @@ def test_a_send_in_a_second_terminal_shows_up_live_in_the_first(cli: Cli, home: 
     with window(home) as console:
         ready(console)
         until(lambda: answers(home), console)
-        since = len(console.cli.output)
+        since = len(console.output)
         done = beside(console)("send", "main", "say heard in both terminals")
         assert (done.code, done.out) == (0, "heard in both terminals\n")
         assert "main: at work\nmain: done after" in done.err, "its progress, where it was started"

@@ -57,12 +57,12 @@ class Picture:
 
     Attributes:
         lines: The same in words, one for each row of the terminal.
-        inks: Words, their colour and the one behind them, as `#rrggbb`; rules and borders are no words.
+        palette: Words, their colour and the one behind them, as `#rrggbb`; rules and borders are no words.
     """
 
     svg: str
     lines: tuple[str, ...]
-    inks: frozenset[tuple[str, str, str]]
+    palette: frozenset[tuple[str, str, str]]
 
     @property
     def text(self) -> str:
@@ -178,9 +178,9 @@ def picture_of_rows(rows: Sequence[Text], width: int) -> Picture:
 
 
 def _recorded(console: Console, height: int) -> Picture:
-    inks = frozenset(_inks(console._record_buffer))
+    palette = frozenset(_colours(console._record_buffer))
     svg = console.export_svg(title="switchboard", code_format=SVG, unique_id="t", clear=False)
-    return Picture(svg, tuple(console.export_text().split("\n")[:height]), inks)
+    return Picture(svg, tuple(console.export_text().split("\n")[:height]), palette)
 
 
 def _drawn(app: App[None]) -> Console:
@@ -203,7 +203,7 @@ def _recorder(width: int, height: int) -> Console:
     )
 
 
-def _inks(segments: Iterable[Segment]) -> Iterator[tuple[str, str, str]]:
+def _colours(segments: Iterable[Segment]) -> Iterator[tuple[str, str, str]]:
     for text, style, control in segments:
         if control is None and style is not None and any(letter.isalnum() for letter in text):
             colors = (style.color or Color.default(), style.bgcolor or Color.default())

@@ -8,7 +8,7 @@ from console.themes import THEMES, Palette
 from console.widgets.markdown_lines import MarkdownLines
 from tests.scenes.pictures import SCENES, draw
 
-OURS = [inks for inks in THEMES.values() if not inks.ansi]
+OURS = [palette for palette in THEMES.values() if not palette.ansi]
 WORDS = ("text", "muted", "accent", "good", "warning", "error")
 BEHIND = ("back", "panel", "cursor")
 LEAST = 4.5
@@ -47,29 +47,29 @@ def test_the_formula_is_the_one_of_wcag() -> None:
 
 
 def test_the_themes_are_there() -> None:
-    assert {inks.name for inks in OURS} == {"switchboard-dark", "switchboard-light", "switchboard-contrast"}
-    assert not next(inks for inks in OURS if inks.name == "switchboard-light").dark
+    assert {palette.name for palette in OURS} == {"switchboard-dark", "switchboard-light", "switchboard-contrast"}
+    assert not next(palette for palette in OURS if palette.name == "switchboard-light").dark
 
 
-@pytest.mark.parametrize("inks", OURS, ids=lambda inks: inks.name)
+@pytest.mark.parametrize("palette", OURS, ids=lambda palette: palette.name)
 @pytest.mark.parametrize("behind", BEHIND)
-@pytest.mark.parametrize("ink", WORDS)
-def test_words_can_be_read(inks: Palette, ink: str, behind: str) -> None:
-    assert contrast(getattr(inks, ink), getattr(inks, behind)) >= LEAST
+@pytest.mark.parametrize("colour", WORDS)
+def test_words_can_be_read(palette: Palette, colour: str, behind: str) -> None:
+    assert contrast(getattr(palette, colour), getattr(palette, behind)) >= LEAST
 
 
-@pytest.mark.parametrize("inks", OURS, ids=lambda inks: inks.name)
-def test_code_can_be_read(inks: Palette) -> None:
-    lines = MarkdownLines(inks).draw(CODE, 80)
+@pytest.mark.parametrize("palette", OURS, ids=lambda palette: palette.name)
+def test_code_can_be_read(palette: Palette) -> None:
+    lines = MarkdownLines(palette).draw(CODE, 80)
     styles = {segment.style or Style() for line in lines for segment in line if segment.text.strip()}
     colors = {hex_of(style.color) for style in styles} - {None}
     assert len(colors) >= 3
     assert {hex_of(style.bgcolor) for style in styles} == {None}, "code stands on the background of the text"
-    assert {color: ratio for color in colors if (ratio := contrast(str(color), inks.back)) < LEAST} == {}
+    assert {color: ratio for color in colors if (ratio := contrast(str(color), palette.back)) < LEAST} == {}
 
 
 @pytest.mark.parametrize("name", ["watch-120x36", "watch-200x60", "light-120x36", "contrast-120x36", "no-color-120x36"])
 async def test_every_word_of_a_screen_can_be_read(name: str) -> None:
-    inks = (await draw(SCENES[name])).palette
-    assert len(inks) > 50
-    assert {entry: ratio for entry in inks if (ratio := contrast(*entry[1:])) < LEAST} == {}
+    palette = (await draw(SCENES[name])).palette
+    assert len(palette) > 50
+    assert {entry: ratio for entry in palette if (ratio := contrast(*entry[1:])) < LEAST} == {}
