@@ -302,7 +302,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from core.clock import SystemClock
-from core.store import backup, restore
+from core.store.maintenance import backup, restore
 from core.store.database import Store
 what, file, state, at = sys.argv[1:]
 calls = 0
