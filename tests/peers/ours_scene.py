@@ -21,7 +21,7 @@ from tests.peers.gateways import Peer
 from tests.scenes.pictures import MEDIUM, Picture, picture_of, text_of
 
 SCRIPT: Final = Path(__file__).with_name("ours_scene.txt")
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds until something must be readable; the peers are slow on a busy machine."""
 TOOLS: Final = {"gateway": {"tools": {"allow": ["sessions_send", "sessions_spawn"]}}}
 """What the gateway must be configured to allow for the scene."""
