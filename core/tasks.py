@@ -29,6 +29,11 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
+    async def wait(self) -> None:
+        """Return when the tasks that are under way now have ended."""
+        if self._running:
+            await asyncio.wait(self._running)
+
     async def stop(self) -> None:
         """Cancel all tasks, and return when they have ended."""
         running = list(self._running)

@@ -1,8 +1,7 @@
 """The open transcripts: read by pages where somebody looks, and kept true from events."""
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+import logging
+from typing import Final
 
 from console.live.book import Book
 from console.live.changes import PendingChanges
@@ -21,9 +20,11 @@ from core.model.paging import forwards
 from core.model.runs import Run
 from core.model.sessions import HistoryPage, Session
 from core.multi import MultiGateway
+from core.tasks import Tasks
 
 RUNS: Final = 200
 """How many runs of a session are read when it is opened, to know which messages are steps of exchanges."""
+_log = logging.getLogger("switchboard.console")
 
 
 class Transcripts:
@@ -45,7 +46,7 @@ class Transcripts:
         self._feed: Feed | None = None
         self._ends: dict[str, int] = {}
         self._fetching: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda error: _log.error("a transcript was not read on", exc_info=error))
 
     def follow(self, feed: Feed) -> None:
         """Have this feed tell of the messages of open sessions."""
@@ -107,7 +108,7 @@ class Transcripts:
         if transcript.key in self._fetching or not transcript.wanted:
             return
         self._fetching.add(transcript.key)
-        self._start(self._fetch_all(transcript))
+        self._tasks.spawn(self._fetch_all(transcript))
 
     async def whole(self, key: str, seq: int) -> Message | None:
         """Read one message without anything cut."""
@@ -234,7 +235,7 @@ class Transcripts:
         is_filling = key in self._ends
         self._ends[key] = max(last, self._ends.get(key, 0))
         if not is_filling:
-            self._start(self._fill_soon(transcript))
+            self._tasks.spawn(self._fill_soon(transcript))
 
     async def _fill_soon(self, transcript: Transcript) -> None:
         try:
@@ -267,9 +268,3 @@ class Transcripts:
         """Show in the place of messages why they could not be read."""
         transcript.refuse(first, transcript.last if last is None else last, error.message)
         self._changes.note_transcript(transcript.key)
-
-    def _start(self, reading: Coroutine[Any, Any, None]) -> None:
-        """Read in the background, and hold on to the task until it is over."""
-        task = asyncio.get_running_loop().create_task(reading)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

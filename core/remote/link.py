@@ -22,6 +22,7 @@ from core.model.connection import Connection, ConnectionState
 from core.model.errors import Forbidden, Invalid, SwitchboardError, Unauthorized, Unavailable
 from core.remote.hello import DEFAULT_TICK, Hello, HelloRequest, mapping
 from core.remote.refusal import SLOW_SECONDS, GatewayRefused, RequestNotTaken, not_understood, refused_by, unreachable
+from core.tasks import Tasks
 from core.wire.errors import from_wire
 from core.wire.frames import CLOSE_NORMAL, BadFrame, EventFrame, Request, Response, parse, request
 from core.wire.transport import FrameTooLong, Transport
@@ -95,7 +96,7 @@ class Link:
         self._why: SwitchboardError | None = None
         self._tried = False
         self._was_live = False
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = Tasks(lambda error: _log.error("a connection was not closed well", exc_info=error))
 
     @property
     def connection(self) -> Connection:
@@ -181,8 +182,7 @@ class Link:
             await asyncio.wait((keeper,))
         self._drop()
         self._set("lost", "closed")
-        if self._closing:
-            await asyncio.wait(self._closing)
+        await self._closing.wait()
 
     # The connection's life.
 
@@ -328,9 +328,7 @@ class Link:
         self.hello = None
         self._fail_pending()
         if transport is not None:  # a peer that is gone must not hold us up
-            task = asyncio.get_running_loop().create_task(transport.close(CLOSE_NORMAL, ""))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._closing.spawn(transport.close(CLOSE_NORMAL, ""))
 
     def _fail_pending(self) -> None:
         waiting: list[asyncio.Future[Any]] = [*self._pending.values()]

@@ -4,15 +4,14 @@ A file is written when a run of its session ends, and what else was said is writ
 up to which change all files are written; what came after it, because a process died, is written at the next start.
 """
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 from core.model.errors import Unavailable
 from core.store import jsonl
 from core.store.database import Db, Store
+from core.tasks import Tasks
 
 _log = logging.getLogger("switchboard.runtime")
 _AT_A_TIME: Final = 32
@@ -24,14 +23,14 @@ class TranscriptFiles:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda error: _log.error("transcripts' files were not written", exc_info=error))
         self._behind: set[tuple[str, str]] = set()
         self._begun = False
 
     def begin(self) -> None:
         """Write what a process that died has left behind; from now on this process keeps the files."""
         self._begun = True
-        self._spawn(self._catch_up())
+        self._tasks.spawn(self._catch_up())
 
     def note(self, key: str, session_id: str) -> None:
         """Note that a transcript has a message that its file does not hold yet."""
@@ -40,12 +39,11 @@ class TranscriptFiles:
     def bring_up_to_date(self, key: str, session_id: str) -> None:
         """Append to the file of a transcript what it does not hold yet, soon."""
         self.note(key, session_id)
-        self._spawn(self._write([(key, session_id)]))
+        self._tasks.spawn(self._write([(key, session_id)]))
 
     async def written(self) -> None:
         """Wait until what was asked for is done."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait()
 
     async def finish(self) -> None:
         """Write everything that is behind, and note in the database that nothing is."""
@@ -88,8 +86,3 @@ class TranscriptFiles:
                 _log.warning("the transcript file of %s was not written: %s", key, error)
                 if not isinstance(error, ValueError):  # what is not ours in there stays, whoever tries
                     self._behind.add((key, session_id))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

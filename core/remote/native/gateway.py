@@ -4,9 +4,8 @@ What is asked for is asked again when the connection is lost meanwhile, and done
 from its cursor. While there is no connection, everything is refused at once, with the time of the next attempt.
 """
 
-import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +35,7 @@ from core.remote.native.feed import Begun, RemoteFeed, Wish
 from core.remote.refusal import RequestNotTaken
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
+from core.tasks import Tasks
 from core.wire import port
 from core.wire.codec import CALLER, read_events
 from core.wire.port import ACTION_SCOPES, DESCRIBED, Described, call
@@ -61,8 +61,8 @@ class NativeGateway:
         self._described: Described | None = None
         self._feeds: dict[str, RemoteFeed] = {}
         self._names = 0
-        self._opening: set[asyncio.Task[None]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._opening = Tasks(_failed)
+        self._tasks = Tasks(_failed)
         link.on_up = self.up
         link.on_event = self._take
         link.on_change = self._tell_connection
@@ -88,9 +88,8 @@ class NativeGateway:
         for feed in list(self._feeds.values()):
             feed.close()
         await self.link.close()
-        for task in self._tasks | self._opening:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._opening, return_exceptions=True)
+        await self._opening.stop()
+        await self._tasks.stop()
 
     def retry(self) -> None:
         """Try to connect now instead of later."""
@@ -319,11 +318,11 @@ class NativeGateway:
         if not self.link.live:
             return
         if wish == "begin":
-            self._spawn(self._opening, self._begin(feed))
+            self._opening.spawn(self._begin(feed))
         elif wish == "watch":
-            self._spawn(self._tasks, self._tell(feed, port.WATCH, _watched(feed)))
+            self._tasks.spawn(self._tell(feed, port.WATCH, _watched(feed)))
         else:
-            self._spawn(self._tasks, self._tell(feed, port.UNSUBSCRIBE, {}))
+            self._tasks.spawn(self._tell(feed, port.UNSUBSCRIBE, {}))
 
     async def _begin(self, feed: RemoteFeed) -> None:
         turn = feed.begin()
@@ -391,8 +390,7 @@ class NativeGateway:
         return {"once": new_id(), "boot": boot}
 
     async def _asked(self, method: str, params: object, seconds: float) -> Any:  # noqa: ANN401 - any JSON
-        if self._opening:
-            await asyncio.wait(self._opening)
+        await self._opening.wait()
         if not self.link.live:
             raise Unavailable(self._not_connected())
         try:
@@ -427,10 +425,9 @@ class NativeGateway:
         seconds = max(0, round((connection.retry_at - self.link.clock.now_ms()) / 1000))
         return f"not connected to {where}: next try in {seconds} s"
 
-    def _spawn(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+
+def _failed(error: BaseException) -> None:
+    _log.error("a feed was not begun, or not told what is watched", exc_info=error)
 
 
 def _watched(feed: RemoteFeed) -> dict[str, Any]:

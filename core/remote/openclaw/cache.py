@@ -7,7 +7,8 @@ transcripts that somebody watches are read on from where they ended.
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
+import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from core.gateway import AgentInfo
@@ -31,6 +32,7 @@ from core.remote.openclaw.rules import read_rules
 from core.remote.openclaw.transcripts import Follower, TranscriptCache
 from core.remote.refusal import RequestNotTaken
 from core.rules.ruleset import RuleSet
+from core.tasks import Tasks
 
 PAGE: Final = 200
 LIST_SECONDS: Final = 120.0
@@ -42,6 +44,7 @@ LATE_TIMES: Final = 5
 """How often the words of an end are looked for that was told without them."""
 PAUSE_SECONDS: Final = 5.0
 """Between two catch-ups; frames that miss without end must not keep a gateway busy."""
+_log: Final = logging.getLogger("switchboard.remote")
 _IMPLIED: Final = {READ: {READ, WRITE, ADMIN}, WRITE: {WRITE, ADMIN}}
 
 
@@ -69,7 +72,7 @@ class GatewayCache:
         self.follower: Final = Follower(self.features, self.hub, self._moved, self.live.committed)
         self._loaded = False
         self._turn = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(_failed)
         self._catching_up = False
         self._behind = False
         self._subscribed = True
@@ -117,10 +120,9 @@ class GatewayCache:
 
     async def close(self) -> None:
         """End the connection and all feeds."""
-        for task in list(self._tasks):
-            task.cancel()
-        self.follower.close()
-        self.live.close()
+        await self._tasks.stop()
+        await self.follower.close()
+        await self.live.close()
         await self.link.close()
         self.hub.close()
 
@@ -172,7 +174,7 @@ class GatewayCache:
             self.live.cut_off(interrupted, _at_work(rows))
         else:
             for run in interrupted:
-                self._spawn(self._look_after(run))
+                self._tasks.spawn(self.ask_for_end(run.run_id, None))  # which may have been missed
         for key in self.hub.watched_keys():
             if self.follower.get(key) is not None:
                 self.follower.hint(key)
@@ -190,15 +192,11 @@ class GatewayCache:
             if not page or answer.get("hasMore") is not True or not self.features.takes(LIST, "offset"):
                 return rows
 
-    async def _look_after(self, run: Run) -> None:
-        """Ask for the end of a run that may have been missed."""
-        await self.ask_for_end(run.run_id, None)
-
     def _gap(self) -> None:
         self._behind = True
         if not self._catching_up:
             self._catching_up = True
-            self._spawn(self._catch_up())
+            self._tasks.spawn(self._catch_up())
 
     async def _catch_up(self) -> None:
         try:
@@ -295,7 +293,7 @@ class GatewayCache:
     # Runs
 
     def _run_ended(self, run: Run) -> None:
-        self._spawn(self._tell_end(run))
+        self._tasks.spawn(self._tell_end(run))
 
     async def _tell_end(self, run: Run) -> None:
         try:
@@ -357,14 +355,10 @@ class GatewayCache:
                     return message.text
         return ""
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        async def guarded() -> None:
-            with contextlib.suppress(SwitchboardError):  # the connection was lost: the next one catches up
-                await work
 
-        task = asyncio.get_running_loop().create_task(guarded())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+def _failed(error: BaseException) -> None:
+    if not isinstance(error, SwitchboardError):  # else the connection was lost: the next one catches up
+        _log.error("what was missed was not read", exc_info=error)
 
 
 def _at_work(rows: list[Mapping[str, Any]]) -> dict[str, str]:

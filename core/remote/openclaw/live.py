@@ -7,8 +7,9 @@ the run at work, which took it in, has ended.
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from core.model.runs import Run, RunState
 from core.remote.hello import mapping
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.rows import PREVIEW_CHARS, last_words_of, text, words_of
+from core.tasks import Tasks
 
 KEPT_RUNS: Final = 2000
 ACTIVITY_SECONDS: Final = 0.5
@@ -30,6 +32,7 @@ CARRIED_SECONDS: Final = 8.0
 RESUMED_SECONDS: Final = 30.0
 """How long after a gateway has started anew it may still go on with what it was at."""
 CUT_OFF: Final = "the gateway started anew while it ran, and has not gone on with it: send again what is still wanted"
+_log: Final = logging.getLogger("switchboard.remote")
 _ENDS: Final[dict[str, RunState]] = {"final": "done", "aborted": "aborted", "error": "error"}
 
 
@@ -86,7 +89,7 @@ class Live:
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._words: dict[str, _Words] = {}
         self._waiting: dict[str, asyncio.Event] = {}
-        self._late: set[asyncio.Task[None]] = set()
+        self._late = Tasks(lambda error: _log.error("the end of a run was not found out", exc_info=error))
         self._at_work: set[str] = set()
         self._queued: dict[str, list[str]] = {}
         self._carries: dict[str, list[str]] = {}
@@ -192,7 +195,7 @@ class Live:
             await self._clock.sleep(LATE_SECONDS)
             self.end(run_id, state, "", error)
 
-        self._later(wait())
+        self._late.spawn(wait())
 
     def cut_off(self, runs: Iterable[Run], successors: Mapping[str, str]) -> None:
         """Note that a gateway has started anew under runs: one of another id may go on with each.
@@ -208,7 +211,7 @@ class Live:
             if run.run_id not in self._queued.setdefault(run.key, []):
                 self._queued[run.key].append(run.run_id)
             self._change(run.run_id, "queued")
-            self._later(self._miss(run))
+            self._late.spawn(self._miss(run))
         for key, session_id in keys.items():
             if (successor := successors.get(key)) is not None:
                 self._work(successor, key, session_id)
@@ -245,7 +248,7 @@ class Live:
         if run.state == "running":
             self._queued.setdefault(run.key, []).append(run_id)
             self._change(run_id, "queued")
-            self._later(self._give_up(run_id))
+            self._late.spawn(self._give_up(run_id))
 
     async def _give_up(self, run_id: str) -> None:
         """End a queued message that no run carries: it was taken into the one that was at work."""
@@ -321,10 +324,9 @@ class Live:
         if run is None or run.live:
             await self._waiting.setdefault(run_id, asyncio.Event()).wait()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Give up what waits."""
-        for task in self._late:
-            task.cancel()
+        await self._late.stop()
 
     def _say(self, key: str, run_id: str, whole: str, piece: str) -> None:
         run = self._runs[run_id]
@@ -346,11 +348,6 @@ class Live:
         if now - words.told_at >= ACTIVITY_SECONDS:
             words.told_at = now
             self._hub.tell(Activity(key, run_id, " ".join(new[-2 * PREVIEW_CHARS :].split())[-PREVIEW_CHARS:]))
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
 
     def _keep(self, run: Run) -> None:
         self._runs[run.run_id] = run

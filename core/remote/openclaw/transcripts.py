@@ -6,6 +6,7 @@ own, which are dense; what it hides keeps its place. When a transcript begins an
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from core.remote.openclaw.dialect import HISTORY, HISTORY_LIMIT, history_params,
 from core.remote.openclaw.features import Features
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.rows import hidden, place_of, read_message, text, whole
+from core.tasks import Tasks
 
 TAIL: Final = 30
 """Messages of the end that are read at a hint."""
@@ -27,6 +29,7 @@ KNOWN: Final = 100
 KEPT: Final = 500
 MAX_CHARS: Final = 500_000
 """Characters of one text that are asked for; gateways cut longer ones."""
+_log: Final = logging.getLogger("switchboard.remote")
 
 
 @dataclass(slots=True)
@@ -95,7 +98,7 @@ class Follower:
         self._transcripts: OrderedDict[str, TranscriptCache] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
         self._hinted: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda error: _log.error("a transcript was not read on", exc_info=error))
 
     def get(self, key: str) -> TranscriptCache | None:
         """Return what is known of a session's transcript."""
@@ -107,19 +110,16 @@ class Follower:
             self._transcripts[key] = TranscriptCache(key, "", "", last=max(place - 1, 0))
         if key not in self._hinted:
             self._hinted.add(key)
-            task = asyncio.get_running_loop().create_task(self._follow(key))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._follow(key))
 
     def forget(self, key: str) -> None:
         """Forget a session that is gone."""
         self._transcripts.pop(key, None)
         self._locks.pop(key, None)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Give up what is being read."""
-        for task in self._tasks:
-            task.cancel()
+        await self._tasks.stop()
 
     async def sync(self, key: str) -> TranscriptCache:
         """Read the end of a session's history, and tell of what is new."""
