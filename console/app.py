@@ -1,15 +1,13 @@
 """The console: one Textual app around a view model."""
 
 import asyncio
-import contextlib
-import gc
 import locale
 import logging
 import os
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -30,16 +28,17 @@ from console.sanitizer import OutputSanitizer
 from console.screens.page import Page
 from console.screens.too_small import TooSmall
 from console.screens.watch_keys import WatchScreen
+from console.startup import Scene, Startup
 from console.themes import DEFAULT_THEME, THEMES, Palette, palette_named
-from console.typeahead import BUILD_SECONDS, Arrived, Typeahead
+from console.typeahead import Arrived, Typeahead
 from console.widgets.drawing import ASCII_CONNECTION_SIGNS, ASCII_GLYPHS, CONNECTION_SIGNS, GLYPHS
-from core.model.errors import Conflict, SwitchboardError
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from console.hosts.remote_host import AnyHost
     from console.live.rows import Look
+    from core.config.settings import ConsoleSettings
     from core.model.connection import ConnectionState
 
 FRAME_SECONDS: Final = 1 / 32
@@ -48,9 +47,6 @@ REMEMBER_SECONDS: Final = 0.5
 
 _log = logging.getLogger("switchboard.console")
 
-Scene = Callable[[], Awaitable[None]]
-"""Something that happens in the console by itself once it is up: the demo."""
-
 
 class SwitchboardApp(App[None]):
     """The terminal console.
@@ -58,6 +54,9 @@ class SwitchboardApp(App[None]):
     Args:
         host: What it works on; opened, and started once the first rows are on the screen.
         scene: Plays once the runtime is up.
+
+    Attributes:
+        is_demo: A scene plays by itself, for somebody who looks on.
     """
 
     TITLE = "switchboard"
@@ -76,27 +75,20 @@ class SwitchboardApp(App[None]):
         self.operations = Operations(self.view_model)
         self.monotonic = time.monotonic
         self.glyphs: dict[Look, str] = GLYPHS if _draws_unicode() else ASCII_GLYPHS
-        self._scene = scene
+        self.is_demo = scene is not None
         self.own_keys: dict[str, str] = {}
         self._alarm = Alarm()
         self._sanitizer = OutputSanitizer()
         self.typeahead = Typeahead(self, super().on_event)
         self._remember_timer: Timer | None = None
         self._leaving = False
-        self._config_is_broken = False
-        self._reads_only = False
         self._drawn_at = 0.0
-        self._first_picture = contextlib.ExitStack()
         for palette in THEMES.values():
             self.register_theme(palette.theme())
         self.set_reactive(App.theme, DEFAULT_THEME)  # setting it would read every style a second time
         self.stylesheet.set_variables(self.get_css_variables())
         self.watch_screen = WatchScreen(self, shutil.get_terminal_size().columns)
-
-    @property
-    def is_demo(self) -> bool:
-        """Whether a scene plays by itself, for somebody who looks on."""
-        return self._scene is not None
+        self.startup = Startup(self, host, self.synchronizer, self.watch_screen, self._flush_soon, self._prefer, scene)
 
     @property
     def connection_signs(self) -> "dict[ConnectionState, str]":
@@ -129,9 +121,7 @@ class SwitchboardApp(App[None]):
 
     def on_mount(self) -> None:
         """Lay the screen out; its first picture already holds the rows and a transcript."""
-        self._first_picture.enter_context(self.batch_update())
-        self.set_timer(BUILD_SECONDS, self.typeahead.begin)
-        self.call_after_refresh(self._begin)
+        self.startup.begin()
 
     async def on_event(self, event: Event) -> None:
         """Take what is typed in its order; see `console.typeahead`."""
@@ -169,119 +159,22 @@ class SwitchboardApp(App[None]):
         if hasattr(widget, "cursor_blink"):
             widget.cursor_blink = False
 
-    # Beginning and ending
+    # Configuration, and the end
 
-    def _begin(self) -> None:
-        self.run_worker(self._start(), group="start", exit_on_error=True)
-
-    async def _start(self) -> None:
-        """Show what is stored, then take the state directory over and go live."""
-        screen = self.watch_screen
-        self.host.expect_start()
-        try:
-            await self.synchronizer.load()
-            self.view_model.changes.take()
-            self.view_model.changes.on_changes = self._flush_soon
-            self.synchronizer.on_configured = self._show_configured
-            await screen.begin()
-        except SwitchboardError as error:
-            self.host.expect_no_start()
-            self.typeahead.begin()
-            screen.standing.say(error.message, "error")
-            return
-        finally:
-            self._first_picture.close()
-            gc.freeze()
-            gc.enable()
-        self.run_worker(self.synchronizer.follow(), group="follow", exit_on_error=True)
-        self.call_after_refresh(self._go_live)
-
-    def _go_live(self) -> None:
-        self.run_worker(self._complete(), group="start", exit_on_error=True)
-
-    async def _complete(self) -> None:
-        await self.watch_screen.complete()
-        self.typeahead.begin()
-        await self.synchronizer.load_deliveries()
-        await self._start_runtime()
-
-    async def _start_runtime(self) -> None:
-        screen = self.watch_screen
-        try:
-            await self.host.start("console")
-        except Conflict as error:
-            self._reads_only = True
-            screen.standing.say(error.message, "warning")
-        except SwitchboardError as error:
-            screen.standing.say(f"{error.message}. Reading only; F5 reads it again.", "error")
-            return
-        self._take_preferences()
-        await self._learn_gateways()
-        self.synchronizer.configure()
-        screen.show_edges()
-        if self.host.hint and self._scene is None and not screen.standing.text and not screen.notice.text:
-            screen.say(self.host.hint)
-        if self._scene is not None:
-            self.run_worker(self._scene(), group="scene", exit_on_error=True)
-
-    def _take_preferences(self) -> bool:
-        """Use the colours, keys and bell of the configuration; whether all of them could be meant."""
+    def _prefer(self, settings: "ConsoleSettings") -> Sequence[str]:
+        """Use the colours, keys and bell of the configuration; return what of them could not be meant."""
         from console.preferences import check
 
-        settings = self.host.configured
-        assert settings is not None, "it has just been read"
-        chosen = check(settings.console)
+        chosen = check(settings)
         self.theme = chosen.theme
         self.set_keymap(chosen.keymap)
         self.watch_screen.actions, self.own_keys = chosen.actions, chosen.shown
-        self._alarm.on = settings.console.bell
-        if chosen.problems:
-            first, *others = chosen.problems
-            more = f" (and {len(others)} more)" if others else ""
-            self.watch_screen.say(f"{self.host.places.config}: {first}{more}", "error")
-        return not chosen.problems
-
-    async def _learn_gateways(self) -> None:
-        """Know which gateways could be worked on besides."""
-        try:
-            self.gateways.directory = await self.host.profiles()
-        except SwitchboardError as error:
-            self.watch_screen.say(error.message, "error")
-
-    def _note_owner(self) -> None:
-        """Say no longer that this console only reads, once it does more."""
-        if self._reads_only and self.view_model.gateway.connection.state == "live":
-            self._reads_only = False
-            self.watch_screen.standing.say("")
+        self._alarm.on = settings.bell
+        return chosen.problems
 
     def configure_again(self) -> None:
-        """Read the configuration again; start after all, once a broken one has been mended."""
-        screen = self.watch_screen
-        if self.host.started:
-            self.run_worker(self._read_again(), group="configure", exclusive=True)
-            return
-        screen.standing.say("")
-        self.host.expect_start()
-        self.run_worker(self._start_runtime(), group="start", exit_on_error=True)
-
-    async def _read_again(self) -> None:
-        notice = await self.host.read_again()
-        if notice is not None:
-            self._show_configured(notice)
-
-    def _show_configured(self, notice: str) -> None:
-        """Say whether the configuration that was read again is in use."""
-        screen = self.watch_screen
-        if notice:
-            self._config_is_broken = True
-            screen.standing.say(f"{notice}. The one before stays in use; F5 reads it again.", "error")
-            return
-        if self._config_is_broken:
-            self._config_is_broken = False
-            screen.standing.say("")
-        screen.show_edges()
-        if self._take_preferences():
-            screen.say("the configuration was read again and is in use")
+        """Read the configuration again, as the operator asks for."""
+        self.startup.configure_again()
 
     async def action_quit(self) -> None:
         """Leave on Textual's own key as on ours."""
@@ -335,7 +228,7 @@ class SwitchboardApp(App[None]):
         changes = self.view_model.changes.take()
         self.watch_screen.show_changes(changes)
         if changes.connections:
-            self._note_owner()
+            self.startup.note_owner()
         for screen in self.screen_stack:
             if isinstance(screen, Page):
                 screen.show_changes(changes)

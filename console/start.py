@@ -14,7 +14,7 @@ from core.config.paths import find_places
 from core.model.errors import Invalid
 
 if TYPE_CHECKING:
-    from console.app import Scene
+    from console.startup import Scene
 
 
 def run_console(state: str | None, config: str | None, gateways: str | None = None, *, demo: bool) -> int:

@@ -25,13 +25,14 @@ from console.app import SwitchboardApp
 from console.hosts.host import Host
 from core.config.paths import find_places
 
-class App(SwitchboardApp):
-    def _go_live(self):
-        words = "\\n".join(strip.text for strip in self.screen._compositor.render_strips())
-        print(json.dumps({"modules": sorted(sys.modules), "words": words}))
-        self.exit()
+def look():
+    words = "\\n".join(strip.text for strip in app.screen._compositor.render_strips())
+    print(json.dumps({"modules": sorted(sys.modules), "words": words}))
+    app.exit()
 
-App(Host(find_places())).run(headless=True, size=(120, 36))
+app = SwitchboardApp(Host(find_places()))
+app.startup.go_live = look
+app.run(headless=True, size=(120, 36))
 """
 
 
