@@ -78,6 +78,33 @@ class Run(NamedTuple):
         return self.state in LIVE_STATES
 
 
+def bare_run(run_id: str, key: str, session_id: str, kind: RunKind, state: RunState, accepted_at: int) -> Run:
+    """Return a run of which nothing else is known."""
+    return Run(
+        run_id,
+        key,
+        session_id,
+        rev=0,
+        kind=kind,
+        state=state,
+        requester=None,
+        input_seq=0,
+        accepted_at=accepted_at,
+        started_at=None,
+        ended_at=None,
+        reply_seq=None,
+        error=None,
+        model=None,
+        thinking=None,
+        timeout_ms=0,
+        exchange=None,
+        turn=0,
+        root=None,
+        attempts=0,
+        usage=Usage(),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SpawnSpec:
     """What makes a run the first turn of a new sub-agent session (W1).

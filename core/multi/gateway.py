@@ -63,6 +63,10 @@ class MultiGateway(DelegatingGateway):
         """The gateway that is meant where none is named."""
         return "" if "" in self._members else next(iter(self._members))
 
+    @property
+    def _home(self) -> Gateway:
+        return self._members[self.home]
+
     def add(self, name: str, gateway: Gateway) -> None:
         """Add a gateway; whoever listens is told to read it."""
         if name:
@@ -113,7 +117,7 @@ class MultiGateway(DelegatingGateway):
     @property
     def rules(self) -> RuleSet:
         """The rules in force at home."""
-        return self._members[self.home].rules
+        return self._home.rules
 
     def rules_of(self, ref: str) -> RuleSet:
         """Return the rules in force where a key or id belongs; the keys in them carry no name."""
@@ -122,11 +126,11 @@ class MultiGateway(DelegatingGateway):
     @property
     def connection(self) -> Connection:
         """How current the answers of home are."""
-        return self._members[self.home].connection
+        return self._home.connection
 
     def now_ms(self) -> int:
         """Return the time at home in ms since the Unix epoch."""
-        return self._members[self.home].now_ms()
+        return self._home.now_ms()
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:
         """Return why an action is not possible for a session, or without one nowhere; None when it is."""
@@ -137,7 +141,7 @@ class MultiGateway(DelegatingGateway):
 
     def unready(self) -> str | None:
         """Return why nothing can be accepted at home now; None when all is well."""
-        return self._members[self.home].unready()
+        return self._home.unready()
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session, None where its gateway does not tell its rules."""
@@ -200,7 +204,7 @@ class MultiGateway(DelegatingGateway):
             )
             hits = list(merge(*answers, key=lambda hit: -hit.timestamp))[:limit]
             return SearchHits(hits, chain.from_iterable(unsearched(answer) for answer in answers))
-        gateway = self._members[self.home] if root is None else self.of(root)
+        gateway = self._home if root is None else self.of(root)
         if root is None and (reason := unreached(gateway.connection)) is not None:
             raise Unavailable(reason)
         return await gateway.search(text, scope, key=key, limit=limit, redacted=redacted)
@@ -230,7 +234,7 @@ class MultiGateway(DelegatingGateway):
     # Reads and writes of one
 
     async def _reads(self, ref: str | None) -> Gateway:
-        return self.of(ref) if ref is not None else self._members[self.home]
+        return self.of(ref) if ref is not None else self._home
 
     _writes = _reads
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from core.model.errors import Conflict
 from core.model.events import RunChanged
 from core.model.messages import Usage
-from core.model.runs import NEXT_STATES, Run, RunKind, RunRequest, RunState
+from core.model.runs import NEXT_STATES, Run, RunKind, RunRequest, RunState, bare_run
 from core.model.sessions import Session
 from core.store import sessions
 from core.store.database import Tx
@@ -231,29 +231,8 @@ def spent(db: sqlite3.Connection, run_id: str) -> Run | None:
     if row is None:
         return None
     found_id, key, session_id, kind, state, accepted_at, ended_at = row
-    return Run(
-        found_id,
-        key,
-        session_id,
-        rev=0,
-        kind=kind,
-        state=state,
-        requester=None,
-        input_seq=0,
-        accepted_at=accepted_at,
-        started_at=None,
-        ended_at=ended_at,
-        reply_seq=None,
-        error=None if state == "done" else "its session was deleted",
-        model=None,
-        thinking=None,
-        timeout_ms=0,
-        exchange=None,
-        turn=0,
-        root=None,
-        attempts=0,
-        usage=Usage(),
-    )
+    error = None if state == "done" else "its session was deleted"
+    return bare_run(found_id, key, session_id, kind, state, accepted_at)._replace(ended_at=ended_at, error=error)
 
 
 def has_steps(db: sqlite3.Connection, run_id: str) -> bool:

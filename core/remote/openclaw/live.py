@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from core.clock import Clock
 from core.model.events import Activity, Delta, RunChanged, ToolProgress
-from core.model.messages import Usage
-from core.model.runs import Run, RunState
+from core.model.runs import Run, RunState, bare_run
 from core.remote.hello import mapping
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.rows import PREVIEW_CHARS, last_words_of, text, words_of
@@ -138,29 +137,8 @@ class Live:
         if known is not None:
             return known
         now = self._now_ms()
-        run = Run(
-            run_id=run_id,
-            key=key,
-            session_id=session_id,
-            rev=self._hub.next(),
-            kind="turn",
-            state="running",
-            requester=None,
-            input_seq=0,
-            accepted_at=now,
-            started_at=now,
-            ended_at=None,
-            reply_seq=None,
-            error=None,
-            model=None,
-            thinking=None,
-            timeout_ms=0,
-            exchange=None,
-            turn=0,
-            root=None,
-            attempts=1,
-            usage=Usage(),
-        )
+        run = bare_run(run_id, key, session_id, "turn", "running", now)
+        run = run._replace(rev=self._hub.next(), started_at=now, attempts=1)
         self._keep(run)
         self._changed(run)
         self._hub.tell(_changed(run))

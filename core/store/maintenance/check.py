@@ -54,23 +54,22 @@ def check(db: sqlite3.Connection, state: Path, *, is_owned: bool) -> Iterator[Pr
     yield from damaged
     if any(problem.mend is None for problem in damaged):
         return  # whatever else is found comes of that
-    yield from _rows(db)
-    yield from _bodies(db)
-    yield from _trees(db)
-    yield from _names(db)
-    if not is_owned:
-        yield from _transcripts(db, state, _verdict)
-        yield from _left_over(state)
-    yield from _rights(state)
+    yield from _parts(db, state, is_owned=is_owned, to_the_end=True)
 
 
 def glance(db: sqlite3.Connection, state: Path, *, is_owned: bool) -> Iterator[Problem]:
-    """Yield what is wrong as far as that is told without reading messages and files to their end; see `check`."""
+    """Return what is wrong as far as that is told without reading messages and files to their end; see `check`."""
+    return _parts(db, state, is_owned=is_owned, to_the_end=False)
+
+
+def _parts(db: sqlite3.Connection, state: Path, *, is_owned: bool, to_the_end: bool) -> Iterator[Problem]:
     yield from _rows(db)
+    if to_the_end:
+        yield from _bodies(db)
     yield from _trees(db)
     yield from _names(db)
     if not is_owned:
-        yield from _transcripts(db, state, _verdict_at_the_end)
+        yield from _transcripts(db, state, _verdict if to_the_end else _verdict_at_the_end)
         yield from _left_over(state)
     yield from _rights(state)
 
