@@ -35,12 +35,12 @@ _GONE = (
     "TEXTUAL",
     "TEXTUAL_THEME",
 )
-_WHOLE = ("tests/store/", "tests/cli/")
+_WHOLE = ("tests/store/", "tests/cli/", "tests/hosts/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what `.ci/run` asks for on Pythons that are not the first one."""
-    parser.addoption("--tenth", action="store_true", help=f"a tenth of the tests, and all of {' and '.join(_WHOLE)}")
+    parser.addoption("--tenth", action="store_true", help=f"a tenth of the tests, and all of {', '.join(_WHOLE)}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

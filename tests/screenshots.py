@@ -45,7 +45,7 @@ def main() -> int:
     for name in named or SCENES:
         (FOLDER / f"{name}.svg").write_text(screenshot_of(name), encoding="utf-8")
     for path in FOLDER.glob("*.svg") if not named else ():
-        if path.stem not in SCENES and not path.stem.startswith("openclaw"):  # those are drawn by `tests.peers`
+        if path.stem not in SCENES and not path.stem.startswith("openclaw"):  # those are drawn by `tests.tools.peers`
             path.unlink()
     return int(code)
 

@@ -18,8 +18,8 @@ from core.agents import reading
 from core.agents.model import ModelBackend
 from core.agents.port import Reply, ToolEnded
 from core.agents.wire import MAX_ARGUMENTS, MAX_WORDS, OFF_LOOP_CHARS
+from tests.agents.endless import Endless, packed
 from tests.agents.turns import MakeModel, Tools, failure, run, turn
-from tests.support.endless import Endless, packed
 from tests.support.model_formats import Data, Raw
 from tests.support.model_server import ModelServer, Plain, RawAnswer, stream
 

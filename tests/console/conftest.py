@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.desk import CRON, MAIN, OPS
+from tests.console.driver import CRON, MAIN, OPS
 from tests.support.runtimes import running, send
 
 

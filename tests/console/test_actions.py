@@ -16,7 +16,7 @@ from console.screens.watch_keys import WatchScreen
 from console.widgets.line_list import LineList
 from console.widgets.transcript_view import TranscriptView
 from core.model.access import ALL
-from tests.console.desk import CRON, MAIN, OPS, console
+from tests.console.driver import CRON, MAIN, OPS, console
 from tests.support.runtimes import begin, running, send
 
 

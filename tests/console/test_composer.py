@@ -12,7 +12,7 @@ from console.live.memory import FILE_NAME, Memory
 from console.screens.help import Help
 from console.widgets.composer import Composer, completions, unknown_command
 from core.model.commands import COMMANDS
-from tests.console.desk import CRON, MAIN, OPS, Agent, console
+from tests.console.driver import CRON, MAIN, OPS, Agent, console
 from tests.support.runtimes import running, send
 
 DENY_OPS = '{session: {sendPolicy: {rules: [{action: "deny", match: {channel: "discord"}}]}}}'

@@ -14,7 +14,7 @@ from core.config.load import load
 from core.config.settings import ConsoleSettings
 from core.model.errors import Invalid
 from core.model.runs import RunState
-from tests.console.desk import CRON, MAIN, OPS, Agent, console, places
+from tests.console.driver import CRON, MAIN, OPS, Agent, console, places
 from tests.model.test_sessions import FULL
 from tests.support.runtimes import begin, send
 

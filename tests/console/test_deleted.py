@@ -5,7 +5,7 @@ from pathlib import Path
 from core.model.access import ALL, OPERATOR
 from core.model.events import Reloaded
 from core.model.sessions import SessionQuery
-from tests.console.desk import CRON, MAIN, OPS, console
+from tests.console.driver import CRON, MAIN, OPS, console
 from tests.support.runtimes import send
 
 

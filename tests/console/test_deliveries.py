@@ -16,7 +16,7 @@ from core.config.settings import ConsoleSettings
 from core.model.access import Operator
 from core.model.exchanges import Delivery
 from core.model.messages import text_block
-from tests.console.desk import MAIN, OPS, Agent, Desk, console
+from tests.console.driver import MAIN, OPS, Agent, Desk, console
 from tests.support.channel_sink import Accept, Busy, ChannelSink, Die, Hold, Refuse
 from tests.support.runtimes import begin, running, send
 

@@ -10,7 +10,7 @@ from console.screens.send import SendDialog
 from console.screens.spawn import SpawnDialog
 from core.model.access import ALL
 from core.model.sessions import SessionQuery
-from tests.console.desk import CRON, MAIN, OPS, Agent, Desk, console
+from tests.console.driver import CRON, MAIN, OPS, Agent, Desk, console
 from tests.support.runtimes import send
 
 DENY_OPS = '{session: {sendPolicy: {rules: [{action: "deny", match: {channel: "discord"}}]}}}'

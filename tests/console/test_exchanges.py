@@ -13,7 +13,7 @@ from core.model.access import OPERATOR, Operator
 from core.model.messages import Provenance, Usage, text_block
 from core.model.sessions import SessionPatch
 from core.runtime.exchanges.announce import SPAWN_INPUT
-from tests.console.desk import CRON, MAIN, OPS, Agent, Desk, console
+from tests.console.driver import CRON, MAIN, OPS, Agent, Desk, console
 from tests.support.runtimes import begin, call
 
 ALL_VISIBLE = '{tools: {sessions: {visibility: "all"}}}'

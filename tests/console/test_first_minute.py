@@ -8,7 +8,7 @@ from textual.widgets import TextArea
 
 from console.screens.help import Help
 from console.screens.send import SendDialog
-from tests.console.desk import CRON, MAIN, OPS, Desk, console
+from tests.console.driver import CRON, MAIN, OPS, Desk, console
 from tests.console.test_typeahead import type_at_once
 from tests.support.runtimes import send
 

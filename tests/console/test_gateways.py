@@ -15,7 +15,7 @@ from core.model.access import ALL, OPERATOR
 from core.model.connection import Connection
 from core.model.sessions import SessionPatch
 from core.runtime.gateway import Runtime
-from tests.console.desk import CRON, MAIN, OPS, Desk, Elsewhere, console
+from tests.console.driver import CRON, MAIN, OPS, Desk, Elsewhere, console
 from tests.support.lines import Line
 from tests.support.runtimes import running, send
 

@@ -7,7 +7,7 @@ import pytest
 
 from core.agents.port import AgentEvent, AgentFailure, Reply, TextDelta, ToolEnded, ToolResult, ToolStarted, Turn
 from core.model.messages import Usage, text_block, tool_call_block
-from tests.console.desk import MAIN, OPS, Agent, console
+from tests.console.driver import MAIN, OPS, Agent, console
 from tests.support.runtimes import call, send
 
 HOSTILE = "[/x] [@click=app.exit]go[/] [bold red]no[/bold red]"

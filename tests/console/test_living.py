@@ -20,7 +20,7 @@ from core.model.messages import Usage, text_block
 from core.model.sessions import SessionQuery
 from core.runtime.gateway import Runtime
 from core.store.database import Tx
-from tests.console.desk import CRON, MAIN, OPS, Agent, console, places
+from tests.console.driver import CRON, MAIN, OPS, Agent, console, places
 from tests.support.runtimes import begin, call, send
 from tests.support.stores import say
 

@@ -14,7 +14,7 @@ from core.rules.limits import ToolFilter
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules
-from tests.console.desk import CRON, MAIN, OPS, Desk, console
+from tests.console.driver import CRON, MAIN, OPS, Desk, console
 from tests.support.runtimes import begin, running, send
 
 RULES = """{

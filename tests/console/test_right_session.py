@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from core.model.access import OPERATOR
-from tests.console.desk import CRON, MAIN, OPS, Agent, console
+from tests.console.driver import CRON, MAIN, OPS, Agent, console
 from tests.support.runtimes import begin, send
 
 

@@ -8,7 +8,7 @@ from textual.events import Key, Paste
 
 from console.screens.send import SendDialog
 from console.screens.spawn import SpawnDialog
-from tests.console.desk import MAIN, OPS, console
+from tests.console.driver import MAIN, OPS, console
 
 NAMED = {" ": "space", "/": "slash"}
 

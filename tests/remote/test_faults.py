@@ -23,8 +23,8 @@ from core.server.http.app import create_app
 from core.server.http.listen import Door, NetworkListener, Place
 from tests.contract.ways import own_context
 from tests.remote.generations import NEWEST, PROTOCOL_3
+from tests.remote.openclaw.test_gateway import Ear
 from tests.remote.scripted import Cable, certificate, comes
-from tests.remote.test_openclaw import Ear
 from tests.remote.theirs import KEY, Theirs
 from tests.remote.theirs import serving as their_gateway
 from tests.support.clock import FakeClock

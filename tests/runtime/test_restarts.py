@@ -25,8 +25,8 @@ from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules
 from core.runtime.gateway import Runtime
 from core.store import deliveries, runs
+from tests.runtime.crashes import Doom, dying
 from tests.support.clock import FakeClock
-from tests.support.crashes import Doom, dying
 from tests.support.invariants import look
 from tests.support.runtimes import MAIN, Agent, begin, running
 

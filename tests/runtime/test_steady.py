@@ -7,7 +7,7 @@ from core.config.settings import Settings
 from core.model.access import OPERATOR
 from core.model.runs import RunRequest
 from tests.support.runtimes import MAIN, Agent, begin, listening, running, until
-from tests.support.steady import Forgetful, Traffic, answers, sizes
+from tests.tools.steady import Forgetful, Traffic, answers, sizes
 
 _BOUNDED = {"feeds", "rows", "tasks", "files"}
 

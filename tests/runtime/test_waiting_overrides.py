@@ -12,7 +12,7 @@ from core.model.sessions import NewSession, SessionPatch
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import RuleSet
 from core.tools.target import policy_subject
-from tests.console.desk import console
+from tests.console.driver import console
 from tests.support.runtimes import Agent, running, send, session
 from tests.support.web_socket import connected, serving
 

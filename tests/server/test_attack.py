@@ -1,4 +1,4 @@
-"""The short form of `tests.support.attack`: a server in a process of its own, and peers that want to do harm."""
+"""The short form of `tests.tools.attack`: a server in a process of its own, and peers that want to do harm."""
 
 import contextlib
 from collections.abc import Generator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.attack import ATTACKS, Asked, attack, prepare, target
+from tests.tools.attack import ATTACKS, Asked, attack, prepare, target
 
 
 @pytest.mark.spec("G8")

@@ -16,9 +16,9 @@ import pytest
 from core.server.conversation import conversation
 from core.server.http import protocols
 from core.server.http.protocols import FRAMES, HANDSHAKE_BYTES, MAX_FRAGMENTS
-from tests.support.attack import CONTINUED, PING, TEXT, frame
 from tests.support.runtimes import until
 from tests.support.web_socket import Served, connect_params, connected, serving
+from tests.tools.attack import CONTINUED, PING, TEXT, frame
 
 
 class Peer:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.fuzz import Report, fuzz_server, fuzzed, open_files
-from tests.support.fuzz_asks import CONNECT, RIGHT_HEADERS, TARGETS, Ask, Fetch
 from tests.support.runtimes import running
 from tests.support.stores import other_connection
+from tests.tools.fuzz.asks import CONNECT, RIGHT_HEADERS, TARGETS, Ask, Fetch
+from tests.tools.fuzz.fuzzer import Report, fuzz_server, fuzzed, open_files
 
 
 @pytest.mark.spec("G7")

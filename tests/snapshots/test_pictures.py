@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from tests.peers.gateways import OUTERMOST
 from tests.scenes.pictures import SCENES, ScenePlayer, Stage, draw
 from tests.screenshots import FOLDER, screenshot_of
+from tests.tools.peers.gateways import OUTERMOST
 
 READ = {
     "watch": ["× hook:deploy", "model refused: 401", "● ops", "└◌ write summ", "queued", "· cron:nightly", "⊘"],
@@ -99,7 +99,7 @@ async def test_no_cursor_blinks(name: str) -> None:
 
 
 def test_every_picture_has_a_scene() -> None:
-    peers = {f"openclaw-{version}-120x36" for version in OUTERMOST}  # drawn by `tests.peers`, of real ones
+    peers = {f"openclaw-{version}-120x36" for version in OUTERMOST}  # drawn by `tests.tools.peers`, of real ones
     peers |= {f"openclaw-tui-{version}-120x40" for version in OUTERMOST}
     assert {path.stem for path in FOLDER.glob("*")} == {*SCENES, *peers}
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.support.io_faults import compiler, run
+from tests.tools.io_faults.trials import compiler, run
 
 
 @pytest.mark.skipif(compiler() is None, reason="no C compiler: no call of the system is made to fail")

@@ -1,11 +1,11 @@
-"""SIGKILL at any moment loses, doubles and claims nothing: `tests.support.kills` in short (S9-S11,
+"""SIGKILL at any moment loses, doubles and claims nothing: `tests.tools.kills` in short (S9-S11,
 architecture#transactions)."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.support.kills import (
+from tests.tools.kills.campaign import (
     ACCEPTING,
     ANNOUNCE,
     COMMIT,

@@ -1,1 +1,1 @@
-"""What tests share: a clock moved by hand (`clock`) and a model endpoint on loopback (`model_server`)."""
+"""What tests of several parts share: runtimes, stores, servers, a clock moved by hand, a scripted model endpoint."""

@@ -1,5 +1,0 @@
-"""Measurements of the budgets; `python -m tests.bench` prints them. Nothing here asserts a time."""
-
-import console  # first: it says how often Textual paints, which Textual reads once
-
-__all__ = ["console"]
