@@ -51,7 +51,7 @@ class Client:
     Attributes:
         admitted: What the handshake found.
         out: What is sent to it.
-        events: What tells it of sessions and runs; None until `pump` is needed.
+        events: What tells it of sessions and runs; None until `begin_events`.
         feeds: Its feeds of the port's own events.
         unanswered: Its requests that began a run and are not answered yet.
     """
@@ -102,9 +102,8 @@ class Client:
         device = self.admitted.params.device
         return device.id if device is not None else None
 
-    @property
-    def pump(self) -> EventPump:
-        """What tells the client of sessions and runs; it begins when it is first needed."""
+    def begin_events(self) -> EventPump:
+        """Return what tells the client of sessions and runs; it begins when it is first needed."""
         if self.events is None:
             self.events = EventPump(self.context, self.caps, self.out, self.unanswered.none)
             self._tasks.spawn(self._tell_events(self.events))

@@ -136,7 +136,7 @@ class Conversation:
         client = self._client
         assert client is not None, "it was welcomed"
         if NATIVE not in client.caps:  # those that have it hear the port's own events instead
-            assert client.pump is not None, "it begins now"
+            client.begin_events()
         self._tasks.spawn(self._tick(client))
         return client
 

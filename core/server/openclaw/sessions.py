@@ -237,7 +237,7 @@ def _is_wanted(session: Session, params: ListParams, agents: frozenset[str]) -> 
 
 
 async def _subscribe(client: Client, params: SubscribeParams) -> object:
-    pump = client.pump
+    pump = client.begin_events()
     other = params.store_id is not None and params.store_id != client.context.facts.store_id
     known = pump.subscribe(None if other else params.after)
     answer: dict[str, Any] = {
@@ -252,13 +252,13 @@ async def _subscribe(client: Client, params: SubscribeParams) -> object:
 
 
 async def _unsubscribe(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
-    client.pump.unsubscribe()
+    client.begin_events().unsubscribe()
     return {"subscribed": False}
 
 
 async def _follow(client: Client, params: KeyParams) -> dict[str, Any]:
     key = await key_of(client, params.key, params.agent_id)
-    client.pump.follow(key)
+    client.begin_events().follow(key)
     return {"subscribed": True, "key": key}
 
 
@@ -267,7 +267,7 @@ async def _unfollow(client: Client, params: KeyParams) -> dict[str, Any]:
         key = await key_of(client, params.key, params.agent_id)
     except NotFound:  # it may have been deleted since
         key = canonical_key(client, params.key, params.agent_id)
-    client.pump.unfollow(key)
+    client.begin_events().unfollow(key)
     return {"subscribed": False, "key": key}
 
 
