@@ -14,6 +14,7 @@ from console.live.rows import Row
 from console.operations import SendOrder
 from console.screens.dialog import Dialog, Refusal, seconds, words
 from console.widgets.session_field import SessionField, is_key
+from core.rules.limits import self_send
 
 MAX_WAIT_SECONDS = 86_400
 HINT = "↵ takes a session   tab next field   ^s send   esc close"
@@ -80,10 +81,7 @@ class SendDialog(Dialog[SendOrder]):
             return
         sender = self._sender.value or None
         to = self._to.value or "main"
-        if sender == to:
-            self.complain("a session cannot send to itself: name another session")
-            return
-        problem = self._unknown(sender) or self._unknown(to) or self._refusal(to)
+        problem = self_send(sender, to) or self._unknown(sender) or self._unknown(to) or self._refusal(to)
         if problem is not None:
             self.complain(problem)
             return

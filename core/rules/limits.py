@@ -1,4 +1,4 @@
-"""Limits on spawning: who may spawn whom, how deep and how many, and which tools a session gets (W3, W4, W9, W12)."""
+"""Limits on sending and spawning: to whom, how deep, how many, and which tools a session gets (S1, W3, W4, W9, W12)."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -61,6 +61,11 @@ def withheld(tool: str, key: Key, *, agent_tools: ToolFilter, subagent_tools: To
         return None if key.spawn_depth < max_depth else DEPTH_CONTROL
     has = subagent_tools.allows(tool) or (subagent_tools.allow is None and tool not in SESSION_TOOLS)
     return None if has else SUBAGENT_TOOLS_CONTROL
+
+
+def self_send(requester: str | None, target: str) -> str | None:
+    """Return why a message is refused that a session sends to itself, None for any other (S1)."""
+    return "a session cannot send to itself: name another session" if requester == target else None
 
 
 def spawn_targets(requester_agent: str, allow_agents: tuple[str, ...], agent_ids: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from core.model.keys import JOBS, MAIN, Job, parse, quoted
 from core.model.messages import Block, Draft, text_block, user_draft
 from core.model.runs import Run, RunRequest, SpawnSpec
 from core.model.sessions import Session
-from core.rules.limits import ALLOW_AGENTS_CONTROL, CHILDREN_CONTROL, DEPTH_CONTROL, SANDBOX_CONTROL
+from core.rules.limits import ALLOW_AGENTS_CONTROL, CHILDREN_CONTROL, DEPTH_CONTROL, SANDBOX_CONTROL, self_send
 from core.runtime.authority import identified
 from core.store import exchanges, messages, runs, sessions
 from core.store.database import Tx
@@ -88,8 +88,9 @@ def accept(
     requester = requester_of(caller)
     for key in (session.key, requester):
         check_harness(key)
-    if session.key == requester:
-        raise Invalid(f"session {session.key} cannot send to itself: name another session")
+    refusal = self_send(requester, session.key)
+    if refusal is not None:
+        raise Invalid(refusal)
     allow(session, settings)
     root = root_of(tx, caller)
     check_hops(tx, root, settings)

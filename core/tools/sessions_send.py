@@ -9,6 +9,7 @@ from core.model.access import ALL, Caller, Operator
 from core.model.errors import Forbidden, Invalid, NotFound
 from core.model.messages import Provenance
 from core.model.runs import RunRequest, RunTicket
+from core.rules.limits import self_send
 from core.tools.params import Number, ToolParams
 from core.tools.target import Refusal, canonical, find
 
@@ -83,8 +84,9 @@ async def _start(gateway: Gateway, caller: Caller, params: SessionsSendParams) -
         if not isinstance(caller, Operator):
             raise
         key = target
-    if key == requester:
-        raise Invalid("a session cannot send to itself: name another session")
+    refusal = self_send(requester, key)
+    if refusal is not None:
+        raise Invalid(refusal)
     provenance = await _provenance(gateway, requester) if requester is not None else None
     request = RunRequest(target, params.message, provenance=provenance, create=isinstance(caller, Operator))
     return await gateway.start_run(request, caller)
