@@ -72,7 +72,7 @@ class _File:
     def __init__(self, places: Places) -> None:
         from core.server.devices import Devices
 
-        self._devices = Devices.of(places.state)
+        self._devices = Devices(places.state)
 
     async def request(self, method: str, params: Row) -> Row:
         """Do what the method of that name does."""

@@ -125,7 +125,7 @@ def examine_access(places: Places, settings: Settings) -> Iterator[Finding]:
         yield Finding("token", "ok", name)
     from core.server.devices import Devices
 
-    devices = Devices.of(state)
+    devices = Devices(state)
     paired = devices.paired()
     if devices.problem:
         advice = "put the file back from a copy, or remove it and pair each device anew"

@@ -62,14 +62,12 @@ async def _open(host: Host, settings: "ServerSettings", door: "Door", *, as_json
     """
     from console.hosts.service import Company, server_context
     from core.server.auth import Auth, Sites
-    from core.server.clients import Clients
     from core.server.http.app import create_app
     from core.server.http.listen import NetworkListener
-    from core.server.metrics import Metrics
 
     token = _token(host, settings)
     auth = Auth(token.value, _read_only(settings, token.value), host.runtime.store.clock)
-    host.company = Company(Clients(), Metrics())
+    host.company = Company.of(host.state)
     await host.start("serve")
     if not host.owns:
         owner = host.runtime.owner

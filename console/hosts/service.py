@@ -14,6 +14,7 @@ from core.runtime.gateway import Runtime
 from core.server.auth import Auth, Sites
 from core.server.clients import Clients
 from core.server.context import ServerContext, ServerFacts
+from core.server.devices import Devices
 from core.server.metrics import Metrics
 from core.store.maintenance.backup import create_inside
 
@@ -22,10 +23,20 @@ _TAIL_BYTES: Final = 262_144
 
 
 class Company(NamedTuple):
-    """Who is connected to this process, and what they do: over the network and on the socket alike."""
+    """Who is connected to this process, and what they do: over the network and on the socket alike.
+
+    Attributes:
+        devices: Those that are paired: one that is revoked on the socket ends over the network.
+    """
 
     clients: Clients
     metrics: Metrics
+    devices: Devices
+
+    @classmethod
+    def of(cls, state: Path) -> "Company":
+        """Return that of a process that begins to serve a state directory."""
+        return cls(Clients(), Metrics(), Devices(state))
 
 
 def server_context(
@@ -42,7 +53,7 @@ def server_context(
     Args:
         company: Shared with another server over it; None for one that is alone.
     """
-    clients, metrics = company or Company(Clients(), Metrics())
+    clients, metrics, devices = company or Company.of(places.state)
     program = version("switchboard-console")
     facts = ServerFacts(
         version=program,
@@ -55,7 +66,9 @@ def server_context(
         log_tail=lambda lines: _tail(places.state, lines),
         backup=lambda: create_inside(places.state, version=program, now_ms=runtime.now_ms()).as_json(),
     )
-    return ServerContext(runtime, auth, facts, insecure=insecure, sites=sites, clients=clients, metrics=metrics)
+    return ServerContext(
+        runtime, auth, facts, devices, insecure=insecure, sites=sites, clients=clients, metrics=metrics
+    )
 
 
 def _tail(state: Path, lines: int) -> list[str]:

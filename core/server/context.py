@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from core.gateway import Gateway
@@ -113,6 +112,7 @@ class ServerContext:
     gateway: Gateway
     auth: Auth
     facts: ServerFacts
+    devices: Devices
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
     repeats: AnsweredRequests = field(default_factory=AnsweredRequests)
@@ -125,7 +125,6 @@ class ServerContext:
     pages: Pages = field(init=False)
     held: Budget = field(init=False)
     guests: Guests = field(init=False)
-    devices: Devices = field(init=False)
     clients: Clients = field(default_factory=Clients)
     rows: RowEncoder = field(default_factory=RowEncoder)
 
@@ -140,5 +139,4 @@ class ServerContext:
             most_admitted=limits.connections,
             outside=limits.guest_bytes,
         )
-        self.devices = Devices.of(Path(self.facts.state_dir))
         self.devices.on_revoked.add(self.clients.end_device)

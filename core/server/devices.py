@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
-from weakref import WeakValueDictionary
 
 from core.files import read_secret, write_secret
 from core.model import json_codec
@@ -108,12 +107,6 @@ class Devices:
         self._path = state / FILE_NAME
         self._devices: dict[str, PairedDevice] | None = None
         self._writing = asyncio.Lock()
-
-    @classmethod
-    def of(cls, state: Path) -> "Devices":
-        """Return the devices of a state directory: the same for all that this process serves it to, over the network
-        and on the socket in it, so that a device that is revoked here ends there."""
-        return _known.setdefault(state.absolute(), cls(state))
 
     def paired(self) -> list[PairedDevice]:
         """Return the paired devices, the one that was used last first."""
@@ -229,9 +222,6 @@ class Devices:
             except (ValueError, KeyError, TypeError, AttributeError):
                 self.problem = f"{self._path} is damaged: it holds no list of devices"
         return self._devices
-
-
-_known: "WeakValueDictionary[Path, Devices]" = WeakValueDictionary()
 
 
 def _with(fresh: StoredToken, tokens: tuple[StoredToken, ...]) -> tuple[StoredToken, ...]:

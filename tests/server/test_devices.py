@@ -197,7 +197,7 @@ async def test_devices_are_listed_and_revoked_and_end_at_once(tmp_path: Path) ->
 async def test_what_is_revoked_on_the_socket_ends_over_the_network(tmp_path: Path) -> None:
     device = Device()
     async with serving(tmp_path) as served, connected(served, device) as client:
-        assert await Devices.of(tmp_path).revoke(device.id), "the same devices, for whoever serves this directory"
+        assert await served.context.devices.revoke(device.id)
         assert (await client.closed())[0] == 1008
 
 

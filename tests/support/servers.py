@@ -16,6 +16,7 @@ from core.model.ids import new_id
 from core.runtime.gateway import Runtime
 from core.server.auth import Auth, Sites
 from core.server.context import Limits, ServerContext, ServerFacts
+from core.server.devices import Devices
 from core.server.http.app import create_app
 from core.server.http.listen import Door, NetworkListener, Place
 from core.store.maintenance.backup import create_inside
@@ -73,7 +74,7 @@ def context_for(
         backup=lambda: create_inside(state, version="0.0.0", now_ms=gateway.now_ms()).as_json(),
     )
     auth = Auth(TOKEN, read_only, clock or SystemClock())
-    return ServerContext(gateway, auth, facts, limits=limits or Limits(), sites=sites or Sites())
+    return ServerContext(gateway, auth, facts, Devices(state), limits=limits or Limits(), sites=sites or Sites())
 
 
 @contextlib.asynccontextmanager

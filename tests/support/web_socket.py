@@ -20,6 +20,7 @@ from core.runtime.gateway import Runtime
 from core.runtime.runs.turn import Backends
 from core.server.auth import Auth
 from core.server.context import Limits, ServerContext, ServerFacts
+from core.server.devices import Devices
 from core.server.http.app import create_app
 from core.server.http.listen import Door, NetworkListener, Place
 from core.store.maintenance.backup import create_inside
@@ -70,7 +71,7 @@ def context_of(gateway: Gateway, state: Path, *, token: str = TOKEN, **limits: A
         log_tail=lambda count: [f"line {n}" for n in range(5)][-count:],
         backup=lambda: create_inside(state, version="0.0.test", now_ms=gateway.now_ms()).as_json(),
     )
-    return ServerContext(gateway, Auth(token, READ_TOKEN, SystemClock()), facts, Limits(**limits))
+    return ServerContext(gateway, Auth(token, READ_TOKEN, SystemClock()), facts, Devices(state), Limits(**limits))
 
 
 @contextlib.asynccontextmanager

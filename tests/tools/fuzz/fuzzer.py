@@ -113,8 +113,9 @@ class World:
         existing: How many of the things of the request at hand were there.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, devices: Devices) -> None:
         self._runtime = runtime
+        self._devices = devices
         self._things: dict[str, list[Any]] = {}
         self._number = 0
         self._spares: set[str] = set()
@@ -164,8 +165,8 @@ class World:
             return ref.pattern.format(f"{self._number}-{ref.place}")
         if ref.thing == "device":
             self._number += 1
-            devices, name = Devices.of(self._runtime.store.directory), f"device {self._number}"
-            await devices.issue(name, ("operator.read",), self._number, issuer="the fuzz")
+            name = f"device {self._number}"
+            await self._devices.issue(name, ("operator.read",), self._number, issuer="the fuzz")
             return name
         if ref.thing == "spare":
             used["spare"] += 1
@@ -187,7 +188,7 @@ class Fuzz:
     def __init__(self, server: Served, report: Report) -> None:
         self._server = server
         self._report = report
-        self._world = World(server.runtime)
+        self._world = World(server.runtime, server.context.devices)
         self._lines = [Line(server.door.url("ws"), _hello(**changes)) for changes in LINES]
         self._cutting = False
 
