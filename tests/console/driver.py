@@ -7,9 +7,12 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
+from textual import events
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
-import tests.support.idle  # noqa: F401 - it is imported for what it does
+import tests.support.idle
+import tests.support.quick_screen  # noqa: F401 - it is imported for what it does
 from console.app import SwitchboardApp
 from console.hosts.gateways import Listed
 from console.hosts.host import Host
@@ -171,9 +174,14 @@ class Desk:
         await self.pilot.pause()
 
     async def write(self, text: str) -> None:
-        """Type a text."""
+        """Type a text, faster than the console takes it in."""
+        driver = self.app._driver
+        assert driver is not None, "the console runs"
         for character in text:
-            await self.pilot.press({"\n": "ctrl+j", "\t": "tab"}.get(character, character))
+            key = {"\n": "ctrl+j", "\t": "tab"}.get(character) or _character_to_key(character)
+            event = events.Key(key, None if character == "\n" else character)
+            event.set_sender(self.app)
+            driver.send_message(event)
         await self.pilot.pause()
 
     async def said(self, *words: str) -> str:
@@ -259,15 +267,7 @@ async def console(
         async with app.run_test(size=size) as pilot:
             desk = Desk(app, pilot)
             before(app)
-            await desk.until(lambda: app.watch_screen.main.composer is not None)
-            await desk.until(lambda: app.watch_screen.find is not None)
-            if live:
-                await desk.until(lambda: host.runtime.connection.state == "live")
-                await desk.until(
-                    lambda: (
-                        not app.view_model.changes.is_told and not any(each.group == "start" for each in app.workers)
-                    )
-                )
+            await desk.until(lambda: _has_begun(app) and (not live or _is_live(app)))
             await pilot.pause()
             while desk.screen.pane != "list" and not first:
                 await desk.press("escape")
@@ -275,3 +275,15 @@ async def console(
     finally:
         app.remember()
         await host.close()
+
+
+def _has_begun(app: SwitchboardApp) -> bool:
+    screen = app.watch_screen
+    return screen.main.composer is not None and screen.find is not None
+
+
+def _is_live(app: SwitchboardApp) -> bool:
+    """Whether the runtime has started and the screen says so."""
+    if app.host.runtime.connection.state != "live" or app.view_model.changes.is_told:
+        return False
+    return not any(each.group == "start" for each in app.workers)
