@@ -31,6 +31,7 @@ from core.remote.openclaw.rows import allowed_tools, place_of, rows_of, text, wh
 from core.remote.openclaw.rules import read_rules
 from core.remote.openclaw.transcripts import Follower, TranscriptCache
 from core.remote.refusal import RequestNotTaken
+from core.rules.policy import PolicyDecision, decide
 from core.rules.ruleset import RuleSet
 from core.tasks import Tasks
 
@@ -45,6 +46,7 @@ LATE_TIMES: Final = 5
 PAUSE_SECONDS: Final = 5.0
 """Between two catch-ups; frames that miss without end must not keep a gateway busy."""
 _log: Final = logging.getLogger("switchboard.remote")
+_NOT_CONNECTED: Final = "there is no connection to this gateway"
 _IMPLIED: Final = {READ: {READ, WRITE, ADMIN}, WRITE: {WRITE, ADMIN}}
 
 
@@ -80,6 +82,16 @@ class GatewayCache:
         self._boot: str | None = None
         self._began: float | None = None
         link.on_event, link.on_up, link.on_gap, link.on_change = self._take, self._up, self._gap, self._changed
+
+    def unready(self) -> str | None:
+        """Return why nothing reaches the gateway now; None when it is reached."""
+        return None if self.link.live else self.link.connection.detail or _NOT_CONNECTED
+
+    def policy_of(self, session: Session) -> PolicyDecision | None:
+        """Return the effective send policy of a session; None where the gateway does not tell its rules."""
+        if session.send_policy is None and not self.rules_known:
+            return None
+        return decide(self.rules.send_policy, session)
 
     def may(self, scope: str) -> bool:
         """Whether the connection was granted a scope, as far as is known."""
