@@ -6,7 +6,6 @@ What must hold is in `tests.support.invariants`.
 
 import asyncio
 import random
-import tempfile
 from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -188,19 +187,17 @@ def left_running(runtime: Runtime) -> list[str]:
 @pytest.mark.parametrize(
     "seed", [*range(SCENARIOS), *(pytest.param(n, marks=pytest.mark.long) for n in range(SCENARIOS, LONG_SCENARIOS))]
 )
-async def test_nothing_is_lost_or_doubled_wherever_the_process_dies(seed: int) -> None:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
-        world = World(Path(name) / "state", seed)
-        async with running(world.state, world.settings, clock=world.clock) as runtime:
-            for key in KEYS:
-                await begin(runtime, key, "hello")
-            await runtime.drained()
-        problems: list[str] = []
-        for crash in range(CRASHES):
-            await world.die()
-            found = look(world.state, world.wall.taken, world.acknowledged)
-            problems += [f"after crash {crash + 1}: {problem}" for problem in found]
-            assert problems == []
-        await world.finish()
-        assert list(look(world.state, world.wall.taken, world.acknowledged, over=True)) == []
+async def test_nothing_is_lost_or_doubled_wherever_the_process_dies(seed: int, state: Path) -> None:
+    world = World(state, seed)
+    async with running(world.state, world.settings, clock=world.clock) as runtime:
+        for key in KEYS:
+            await begin(runtime, key, "hello")
+        await runtime.drained()
+    problems: list[str] = []
+    for crash in range(CRASHES):
+        await world.die()
+        found = look(world.state, world.wall.taken, world.acknowledged)
+        problems += [f"after crash {crash + 1}: {problem}" for problem in found]
+        assert problems == []
+    await world.finish()
+    assert list(look(world.state, world.wall.taken, world.acknowledged, over=True)) == []

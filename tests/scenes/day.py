@@ -82,7 +82,7 @@ def fixed_world() -> Generator[Path]:
 
     numbers = count(1)
     with (
-        TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"), ignore_cleanup_errors=True) as folder,
         contextlib.chdir(folder),
         patch.dict(os.environ, _ENVIRONMENT),
         patch.object(ids, "os", SimpleNamespace(urandom=numbered)),

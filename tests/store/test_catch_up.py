@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,6 +132,8 @@ async def converges(operations: list[tuple[str, int]], groups: list[int], direct
 
 @settings(max_examples=60)
 @given(OPERATIONS, st.lists(st.integers(1, 6), max_size=8))
-def test_catching_up_from_any_rev_converges(operations: list[tuple[str, int]], groups: list[int]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+def test_catching_up_from_any_rev_converges(
+    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, int]], groups: list[int]
+) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path_factory.getbasetemp()) as directory:
         asyncio.run(converges(operations, groups, Path(directory)))
