@@ -39,12 +39,24 @@ _GONE = (
 _WHOLE = ("tests/store/", "tests/cli/", "tests/hosts/")
 _MEMORY = Path("/dev/shm")
 _ENOUGH = 4 << 30
+_ROOT = Path(__file__).parent.parent
+_BEFORE = pytest.StashKey[set[str]]()
+_OURS = {".hypothesis", ".import_linter_cache", ".pytest_cache", ".ruff_cache", "__pycache__", "snapshot_report.html"}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Keep what tests write in memory where there is enough of it: a commit to a disk takes forty times as long."""
+    config.stash[_BEFORE] = {path.name for path in _ROOT.iterdir()}
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail when the tests left something in the checkout."""
+    left = {path.name for path in _ROOT.iterdir()} - session.config.stash[_BEFORE] - _OURS
+    if left and not hasattr(session.config, "workerinput"):
+        print(f"\ntests left in the checkout: {', '.join(sorted(left))}", file=sys.stderr)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

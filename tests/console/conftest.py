@@ -14,6 +14,12 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.hosts.host.ANSWER_SECONDS", 0.1)
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a key exports is written into the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 async def fleet(state: Path) -> Path:
     """Return a state with three sessions: ops, then main, then a cron job, each with one exchange."""

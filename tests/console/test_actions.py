@@ -281,8 +281,7 @@ async def test_abort_keeps_what_was_said_and_drops_the_queued(fleet: Path) -> No
         assert (await desk.session(OPS)).status == "aborted"
 
 
-async def test_export_writes_a_private_file_once(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+async def test_export_writes_a_private_file_once(fleet: Path, tmp_path: Path) -> None:
     async with console(fleet) as desk:
         await desk.press("e")
         await desk.said("written to")
