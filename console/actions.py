@@ -48,7 +48,7 @@ class Action:
     """One thing the operator can do.
 
     Attributes:
-        id: Stable, for the keymap; the screen's method is `action_<id>` with `_` for `-`.
+        id: Stable, for the keymap; the method that does it is `do_<id>` with `_` for `-`.
         keys: Comma-separated, as Textual spells them.
         shown: The key as the footer and the help write it.
         title: Two words for the footer.

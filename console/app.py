@@ -27,7 +27,7 @@ from console.operations import Operations
 from console.sanitizer import OutputSanitizer
 from console.screens.page import Page
 from console.screens.too_small import TooSmall
-from console.screens.watch_keys import WatchScreen
+from console.screens.watch.screen import WatchScreen
 from console.startup import Scene, Startup
 from console.themes import DEFAULT_THEME, THEMES, Palette, palette_named
 from console.typeahead import Arrived, Typeahead
@@ -147,11 +147,15 @@ class SwitchboardApp(App[None]):
     def _say_unused(self, what: str) -> None:
         screen = self.screen
         if isinstance(screen, WatchScreen):
-            to = screen.row.name if screen.row is not None else self.view_model.book.name_of(screen.draft_key)
-            keys = f"{screen.key_of('write')} writes to {to}, {screen.key_of('help')} shows the keys"
+            position = screen.position
+            row = position.row
+            to = row.name if row is not None else self.view_model.book.name_of(position.draft_key)
+            keys = f"{position.key_of('write')} writes to {to}, {position.key_of('help')} shows the keys"
             screen.say(f"{what} does nothing here: {keys}", "warning")
         elif isinstance(screen, Page):
-            screen.say(f"{what} does nothing here: {self.watch_screen.key_of('help')} shows the keys", "warning")
+            screen.say(
+                f"{what} does nothing here: {self.watch_screen.position.key_of('help')} shows the keys", "warning"
+            )
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Let no cursor blink (console#stillness)."""
@@ -168,7 +172,7 @@ class SwitchboardApp(App[None]):
         chosen = check(settings)
         self.theme = chosen.theme
         self.set_keymap(chosen.keymap)
-        self.watch_screen.actions, self.own_keys = chosen.actions, chosen.shown
+        self.watch_screen.position.actions, self.own_keys = chosen.actions, chosen.shown
         self._alarm.on = settings.bell
         return chosen.problems
 
@@ -205,7 +209,7 @@ class SwitchboardApp(App[None]):
             self.exit()
         elif answer == "wait":
             self._leaving = True
-            self.watch_screen.standing.say("leaving when all runs have ended; q leaves now", "warning")
+            self.watch_screen.parts.standing.say("leaving when all runs have ended; q leaves now", "warning")
             self.run_worker(self._leave_when_done(), group="leave")
 
     async def _leave_when_done(self) -> None:
@@ -235,7 +239,9 @@ class SwitchboardApp(App[None]):
         rows = self.view_model.book.rows
         if changes.all:
             self._alarm.start(rows.values())
-        looked_at = {pane.key for pane in self.watch_screen.panes if pane.display} if self.app_focus else set[str]()
+        looked_at = (
+            {pane.key for pane in self.watch_screen.parts.panes if pane.display} if self.app_focus else set[str]()
+        )
         if self._alarm.rings([rows[key] for key in changes.rows if key in rows], looked_at, self._drawn_at):
             self.bell()
 
@@ -277,7 +283,7 @@ class SwitchboardApp(App[None]):
         """Draw everything in the new colours."""
         del theme
         if self.is_running and hasattr(self, "watch_screen"):
-            for pane in self.watch_screen.panes:
+            for pane in self.watch_screen.parts.panes:
                 pane.view.redraw()
 
 

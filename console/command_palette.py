@@ -9,7 +9,7 @@ from textual.screen import Screen
 
 from console.live.text.words import age
 from console.screens.page import Page
-from console.screens.watch_keys import WatchScreen
+from console.screens.watch.screen import WatchScreen
 
 SESSIONS = 500
 
@@ -23,8 +23,8 @@ def commands(screen: Screen[Any]) -> Iterable[SystemCommand]:
             yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
     if not isinstance(screen, WatchScreen):
         return
-    state = screen.state
-    for action in screen.actions:
+    state = screen.position.state
+    for action in screen.position.actions:
         reason = action.why_not(state)
         help_ = _unmarked(f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}")
         yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
@@ -34,7 +34,7 @@ def commands(screen: Screen[Any]) -> Iterable[SystemCommand]:
     for row in rows:
         ago = age(view_model.now_ms(row.session.key) - row.session.updated_at)
         help_ = f"{view_model.place_of(row.session.key)} {_unmarked(row.key)}, {row.look}, {ago}".lstrip()
-        yield SystemCommand(f"go to {_unmarked(row.name)}", help_, partial(screen.go_to, row.session.key))
+        yield SystemCommand(f"go to {_unmarked(row.name)}", help_, partial(screen.open_sessions.go_to, row.session.key))
 
 
 def _unmarked(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from console.live.synchronizer import Synchronizer
-from console.screens.watch_keys import WatchScreen
+from console.screens.watch.screen import WatchScreen
 from console.typeahead import BUILD_SECONDS
 from core.model.errors import Conflict, SwitchboardError
 
@@ -75,7 +75,7 @@ class Startup:
         except SwitchboardError as error:
             self._host.expect_no_start()
             self._shell.typeahead.begin()
-            self._screen.standing.say(error.message, "error")
+            self._screen.parts.standing.say(error.message, "error")
             return
         finally:
             self._first_picture.close()
@@ -100,15 +100,15 @@ class Startup:
             await self._host.start("console")
         except Conflict as error:
             self._reads_only = True
-            screen.standing.say(error.message, "warning")
+            screen.parts.standing.say(error.message, "warning")
         except SwitchboardError as error:
-            screen.standing.say(f"{error.message}. Reading only; F5 reads it again.", "error")
+            screen.parts.standing.say(f"{error.message}. Reading only; F5 reads it again.", "error")
             return
         self._use_preferences()
         await self._learn_gateways()
         self._synchronizer.configure()
-        screen.show_edges()
-        if self._host.hint and self._scene is None and not screen.standing.text and not screen.notice.text:
+        screen.picture.show_edges()
+        if self._host.hint and self._scene is None and not screen.parts.standing.text and not screen.parts.notice.text:
             screen.say(self._host.hint)
         if self._scene is not None:
             self._app.run_worker(self._scene(), group="scene", exit_on_error=True)
@@ -135,14 +135,14 @@ class Startup:
         """Say no longer that this console only reads, once it does more."""
         if self._reads_only and self._shell.view_model.gateway.connection.state == "live":
             self._reads_only = False
-            self._screen.standing.say("")
+            self._screen.parts.standing.say("")
 
     def configure_again(self) -> None:
         """Read the configuration again; start after all, once a broken one has been mended."""
         if self._host.started:
             self._app.run_worker(self._read_again(), group="configure", exclusive=True)
             return
-        self._screen.standing.say("")
+        self._screen.parts.standing.say("")
         self._host.expect_start()
         self._run(self._start_runtime)
 
@@ -156,11 +156,11 @@ class Startup:
         screen = self._screen
         if notice:
             self._config_is_broken = True
-            screen.standing.say(f"{notice}. The one before stays in use; F5 reads it again.", "error")
+            screen.parts.standing.say(f"{notice}. The one before stays in use; F5 reads it again.", "error")
             return
         if self._config_is_broken:
             self._config_is_broken = False
-            screen.standing.say("")
-        screen.show_edges()
+            screen.parts.standing.say("")
+        screen.picture.show_edges()
         if self._use_preferences():
             screen.say("the configuration was read again and is in use")

@@ -16,7 +16,7 @@ import tests.support.quick_screen  # noqa: F401 - it is imported for what it doe
 from console.app import SwitchboardApp
 from console.hosts.gateways import Listed
 from console.hosts.host import Host
-from console.screens.watch_keys import WatchScreen
+from console.screens.watch.screen import WatchScreen
 from console.widgets.composer import Composer
 from core.agents.choose import AgentBackends
 from core.channels import Channels
@@ -127,22 +127,22 @@ class Desk:
     @property
     def notice(self) -> str:
         """What the console said last."""
-        return self.screen.notice.text
+        return self.screen.parts.notice.text
 
     @property
     def standing(self) -> str:
         """What it says for as long as it is so."""
-        return self.screen.standing.text
+        return self.screen.parts.standing.text
 
     @property
     def selected(self) -> str | None:
         """Key of the session under the cursor."""
-        return self.screen.sessions.selected
+        return self.screen.parts.sessions.selected
 
     @property
     def composer(self) -> Composer:
         """The composer of the main transcript."""
-        composer = self.screen.main.composer
+        composer = self.screen.parts.main.composer
         assert composer is not None, "the console is complete"
         return composer
 
@@ -196,19 +196,19 @@ class Desk:
     async def select(self, key: str) -> None:
         """Go to a session of the list with the arrows, and wait until its transcript is open."""
         await self.until(lambda: key in self.order)
-        while self.screen.pane != "list":
+        while self.screen.position.pane != "list":
             await self.press("escape")
-        sessions = self.screen.sessions  # what it shows may stand in an older order for a while, for it is in use
+        sessions = self.screen.parts.sessions  # what it shows may stand in an older order for a while, for it is in use
         await self.until(lambda: key in sessions._index)
         while self.selected != key:
             await self.press("down" if sessions._index[key] > sessions.cursor else "up")
-        await self.until(lambda: self.screen.main.key == key)
+        await self.until(lambda: self.screen.parts.main.key == key)
 
     async def open(self, key: str) -> None:
         """Go into the transcript of a session."""
         await self.select(key)
         await self.press("enter")
-        assert self.screen.pane == "transcript"
+        assert self.screen.position.pane == "transcript"
 
     async def session(self, key: str) -> Session:
         """Return a session as the gateway has it."""
@@ -269,7 +269,7 @@ async def console(
             before(app)
             await desk.until(lambda: _has_begun(app) and (not live or _is_live(app)))
             await pilot.pause()
-            while desk.screen.pane != "list" and not first:
+            while desk.screen.position.pane != "list" and not first:
                 await desk.press("escape")
             yield desk
     finally:
@@ -279,7 +279,7 @@ async def console(
 
 def _has_begun(app: SwitchboardApp) -> bool:
     screen = app.watch_screen
-    return screen.main.composer is not None and screen.find is not None
+    return screen.parts.main.composer is not None and screen.parts.find is not None
 
 
 def _is_live(app: SwitchboardApp) -> bool:

@@ -12,7 +12,7 @@ from console.screens.search import SearchDialog
 from console.screens.send import SendDialog
 from console.screens.spawn import SpawnDialog
 from console.screens.viewer import Viewer
-from console.screens.watch_keys import WatchScreen
+from console.screens.watch.screen import COMMANDS
 from console.widgets.line_list import LineList
 from console.widgets.transcript_view import TranscriptView
 from core.model.access import ALL
@@ -35,10 +35,12 @@ def key_of(action_id: str) -> str:
 
 def test_every_action_has_a_method_and_is_unique() -> None:
     for action in ACTIONS:
-        assert callable(getattr(WatchScreen, f"do_{action.id.replace('-', '_')}"))
+        name = f"do_{action.id.replace('-', '_')}"
+        (method,) = (getattr(commands, name) for commands in COMMANDS if hasattr(commands, name))
+        assert callable(method)
         assert action.title
         assert action.help
-    methods = {name.removeprefix("do_") for name in dir(WatchScreen) if name.startswith("do_")}
+    methods = {name.removeprefix("do_") for commands in COMMANDS for name in dir(commands) if name.startswith("do_")}
     assert methods == {action.id.replace("-", "_") for action in ACTIONS}
     assert max(Counter(action.id for action in ACTIONS).values()) == 1
 
@@ -60,7 +62,7 @@ async def test_without_a_session_every_disabled_action_says_why(state: Path) -> 
     async with console(state) as desk:
         refused = 0
         for action in ACTIONS:
-            reason = action.enabled(desk.screen.state)
+            reason = action.enabled(desk.screen.position.state)
             if reason is not None:
                 desk.screen.say("")
                 await desk.press(key_of(action.id))
@@ -105,27 +107,27 @@ async def test_a_second_transcript_needs_room(fleet: Path) -> None:
 
 async def test_open_and_back(fleet: Path) -> None:
     async with console(fleet) as desk:
-        assert (desk.selected, desk.screen.pane) == (OPS, "list")
+        assert (desk.selected, desk.screen.position.pane) == (OPS, "list")
         await desk.press("enter")
-        assert desk.screen.pane == "transcript"
+        assert desk.screen.position.pane == "transcript"
         await desk.press("i")
-        assert desk.screen.pane == "composer"
+        assert desk.screen.position.pane == "composer"
         await desk.press("escape")
-        assert desk.screen.pane == "transcript"
+        assert desk.screen.position.pane == "transcript"
         await desk.press("escape")
-        assert desk.screen.pane == "list"
+        assert desk.screen.position.pane == "list"
 
 
 async def test_panes_go_round(fleet: Path) -> None:
     async with console(fleet) as desk:
-        panes = [desk.screen.pane]
+        panes = [desk.screen.position.pane]
         for _ in range(3):
             await desk.press("tab")
-            panes.append(desk.screen.pane)
+            panes.append(desk.screen.position.pane)
         assert panes == ["list", "transcript", "composer", "list"]
         for pane in ("composer", "transcript", "list"):
             await desk.press("shift+tab")
-            assert desk.screen.pane == pane
+            assert desk.screen.position.pane == pane
 
 
 async def test_moving_opens_the_session_under_the_cursor(fleet: Path) -> None:
@@ -142,7 +144,7 @@ async def test_moving_opens_the_session_under_the_cursor(fleet: Path) -> None:
         ):
             await desk.press(key)
             assert desk.selected == expected
-            await desk.until(lambda expected=expected: desk.screen.main.key == expected)
+            await desk.until(lambda expected=expected: desk.screen.parts.main.key == expected)
         await desk.press("end")
         assert desk.selected == CRON
         await desk.press("home")
@@ -152,11 +154,11 @@ async def test_moving_opens_the_session_under_the_cursor(fleet: Path) -> None:
 async def test_previous_and_next_session_work_from_the_transcript(fleet: Path) -> None:
     async with console(fleet) as desk:
         await desk.press("enter", "right_square_bracket")
-        await desk.until(lambda: desk.screen.main.key == MAIN)
-        assert desk.screen.pane == "transcript"
+        await desk.until(lambda: desk.screen.parts.main.key == MAIN)
+        assert desk.screen.position.pane == "transcript"
         await desk.shows("welcome")
         await desk.press("left_square_bracket")
-        await desk.until(lambda: desk.screen.main.key == OPS)
+        await desk.until(lambda: desk.screen.parts.main.key == OPS)
 
 
 async def test_urgent_goes_to_what_failed_unseen(fleet: Path) -> None:
@@ -168,7 +170,7 @@ async def test_urgent_goes_to_what_failed_unseen(fleet: Path) -> None:
         await desk.press("exclamation_mark")
         assert desk.selected == CRON
         await desk.shows("the disk is full")
-        await desk.until(lambda: desk.screen.main.key == CRON)
+        await desk.until(lambda: desk.screen.parts.main.key == CRON)
         await desk.press("exclamation_mark")
         assert desk.notice == "nothing has failed since you looked"
 
@@ -188,13 +190,13 @@ async def test_order(fleet: Path) -> None:
 async def test_tile_keeps_a_transcript_beside_the_next(fleet: Path) -> None:
     async with console(fleet, size=(200, 50)) as desk:
         await desk.press("v")
-        await desk.until(lambda: desk.screen.second is not None and desk.screen.second.key == OPS)
+        await desk.until(lambda: desk.screen.parts.second is not None and desk.screen.parts.second.key == OPS)
         await desk.select(MAIN)
         await desk.shows("standby", "welcome")
         await send(desk.runtime, OPS, "say beside")
         await desk.shows("beside")
         await desk.press("v")
-        assert desk.screen.second is None
+        assert desk.screen.parts.second is None
         await desk.until(lambda: "beside" not in desk.picture.replace("say beside", ""))
         assert set(desk.app.view_model.transcripts.opened) == {MAIN}
 
@@ -241,7 +243,7 @@ async def test_archive_and_back(fleet: Path) -> None:
 async def test_label(fleet: Path) -> None:
     async with console(fleet) as desk:
         await desk.press("j", "L")  # before the transcript of the session under the cursor is open
-        await desk.until(lambda: (desk.screen.pane, desk.composer.text) == ("composer", "/label "))
+        await desk.until(lambda: (desk.screen.position.pane, desk.composer.text) == ("composer", "/label "))
         await desk.write("the front door")
         await desk.press("enter")
         await desk.until(lambda: desk.app.view_model.book.rows[MAIN].name == "the front door")
@@ -310,7 +312,7 @@ async def test_filter_narrows_says_when_nothing_matches_and_goes(fleet: Path) ->
         await desk.shows("0 of 3", "No session holds these words.", "esc all sessions")
         await desk.press("escape")
         assert desk.order == [OPS, MAIN, CRON]
-        assert desk.screen.pane == "list"
+        assert desk.screen.position.pane == "list"
 
 
 async def test_a_filter_stays_when_the_list_is_entered(fleet: Path) -> None:
@@ -318,7 +320,7 @@ async def test_a_filter_stays_when_the_list_is_entered(fleet: Path) -> None:
         await desk.press("slash")
         await desk.write("main")
         await desk.press("enter")
-        assert desk.screen.pane == "list"
+        assert desk.screen.position.pane == "list"
         await desk.until(lambda: desk.selected == OPS)
         await desk.press("j")
         assert desk.selected == MAIN
@@ -336,11 +338,11 @@ async def test_find_in_a_transcript(fleet: Path) -> None:
         await desk.write("needle")
         await desk.press("enter")
         await desk.said("match 1 of 4")
-        newest = desk.screen.main.view.cursor
+        newest = desk.screen.parts.main.view.cursor
         await desk.press("enter", "enter")
         await desk.said("match 3 of 4")
         assert newest is not None
-        assert desk.screen.main.view.cursor == newest - 4
+        assert desk.screen.parts.main.view.cursor == newest - 4
         await desk.press("enter", "enter")
         await desk.said("match 1 of 4", "from the newest again")
         for _ in range(6):
@@ -349,7 +351,7 @@ async def test_find_in_a_transcript(fleet: Path) -> None:
         await desk.press("enter")
         await desk.said("nothing here holds nowhere")
         await desk.press("escape")
-        assert desk.screen.pane == "transcript"
+        assert desk.screen.position.pane == "transcript"
 
 
 async def test_search_goes_to_the_message(fleet: Path) -> None:
@@ -362,10 +364,10 @@ async def test_search_goes_to_the_message(fleet: Path) -> None:
         await desk.write("welc")
         await desk.shows("welcome")
         await desk.press("enter")
-        await desk.until(lambda: desk.screen.main.key == MAIN)
+        await desk.until(lambda: desk.screen.parts.main.key == MAIN)
         assert desk.selected == MAIN
-        assert desk.screen.pane == "transcript"
-        item = desk.screen.main.view.current
+        assert desk.screen.position.pane == "transcript"
+        item = desk.screen.parts.main.view.current
         assert item is not None
         assert item.text == "welcome"
 
@@ -398,7 +400,7 @@ async def test_open_whole_shows_a_message_in_full(fleet: Path) -> None:
     async with console(fleet) as desk:
         await send(desk.runtime, OPS, "say " + "\n\n".join(f"line {n}" for n in range(200)))
         await desk.open(OPS)
-        await desk.until(lambda: desk.screen.main.view.current)
+        await desk.until(lambda: desk.screen.parts.main.view.current)
         await desk.press("o")
         await desk.until(lambda: isinstance(desk.app.screen, Viewer))
         await desk.shows("line 0")

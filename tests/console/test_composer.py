@@ -34,7 +34,7 @@ async def test_the_first_message_makes_the_main_session(state: Path) -> None:
     async with console(state, first=True) as desk:
         await desk.write("say first")
         await desk.press("enter")
-        await desk.until(lambda: desk.screen.main.key == MAIN)
+        await desk.until(lambda: desk.screen.parts.main.key == MAIN)
         await desk.shows("say first")
         await desk.at_rest()
         assert await desk.words(MAIN) == [("user", "say first"), ("assistant", "first")]
@@ -98,7 +98,7 @@ async def test_every_command_is_offered_and_completed(fleet: Path, name: str) ->
             await desk.write(character)
         await desk.press("tab")
         assert desk.composer.text.strip() == f"/{name}"
-        assert desk.screen.pane == "composer"
+        assert desk.screen.position.pane == "composer"
 
 
 async def test_the_choices_of_a_command_are_completed_and_carried_out(fleet: Path) -> None:
@@ -208,7 +208,7 @@ async def test_drafts_belong_to_their_session(fleet: Path) -> None:
 async def test_the_last_letter_before_another_session_opens_is_kept(fleet: Path) -> None:
     async with console(fleet) as desk:
         desk.composer.field.insert("x")  # and before anything could hear of it:
-        await desk.screen.open_session(MAIN)
+        await desk.screen.open_sessions.open(MAIN)
         assert desk.app.view_model.memory.drafts == {OPS: "x"}
         await desk.until(lambda: desk.composer.text == "")
         assert desk.app.view_model.memory.drafts == {OPS: "x"}
@@ -219,7 +219,7 @@ async def test_drafts_survive_a_restart(fleet: Path) -> None:
         await desk.press("i")
         await desk.write("half a\nthought")
     async with console(fleet) as desk:
-        assert desk.screen.main.key == OPS
+        assert desk.screen.parts.main.key == OPS
         assert desk.composer.text == "half a\nthought"
 
 

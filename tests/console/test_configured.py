@@ -127,7 +127,7 @@ def test_doctor_says_the_same(fleet: Path, capsys: pytest.CaptureFixture[str]) -
 
 async def test_the_bell_rings_when_a_session_fails_that_nobody_looks_at(fleet: Path) -> None:
     async with console(fleet) as desk:
-        assert desk.screen.main.key == OPS
+        assert desk.screen.parts.main.key == OPS
         await send(desk.runtime, OPS, "fail: in view")
         await desk.shows("in view")
         await desk.at_rest()
@@ -201,7 +201,7 @@ async def test_a_terminal_that_is_too_small_says_so_and_nothing_is_lost(fleet: P
         await desk.pilot.resize_terminal(120, 36)
         await desk.until(lambda: desk.app.screen is desk.screen)
         await desk.shows("half a thought", "say standby")
-        assert desk.screen.pane == "composer"
+        assert desk.screen.position.pane == "composer"
         await desk.write("!")
         assert desk.composer.text == "half a thought!"
         session = await desk.session(OPS)

@@ -15,8 +15,8 @@ async def test_the_next_session_takes_the_place_of_one_that_was_deleted(fleet: P
         await desk.press("escape")
         await desk.runtime.delete(OPS, OPERATOR)
         await desk.said("ops: this session was deleted")
-        await desk.until(lambda: OPS not in desk.order and desk.screen.main.key in {MAIN, CRON})
-        assert desk.selected == desk.screen.main.key
+        await desk.until(lambda: OPS not in desk.order and desk.screen.parts.main.key in {MAIN, CRON})
+        assert desk.selected == desk.screen.parts.main.key
         assert "discord:group:ops" not in desk.picture
 
 
@@ -34,7 +34,7 @@ async def test_what_is_being_written_to_a_deleted_session_goes_nowhere_and_stays
         found = await desk.runtime.list_sessions(SessionQuery(archived=None), ALL)
         assert {row.key for row in found.sessions} == {MAIN, CRON}, "it was not made again"
         await desk.press("escape", "escape", "down")
-        await desk.until(lambda: desk.screen.main.key in {MAIN, CRON})
+        await desk.until(lambda: desk.screen.parts.main.key in {MAIN, CRON})
         assert desk.composer.text == ""
         assert desk.app.view_model.memory.drafts[OPS] == "half a thought"
 
@@ -43,7 +43,7 @@ async def test_every_pane_lives_through_the_end_of_its_session(fleet: Path) -> N
     async with console(fleet, size=(170, 40)) as desk:
         await desk.select(OPS)
         await desk.press("v")
-        await desk.until(lambda: desk.screen.second is not None)
+        await desk.until(lambda: desk.screen.parts.second is not None)
         await desk.select(CRON)
         await desk.press("P")
         await desk.shows("MESSAGES INTO IT")
@@ -52,9 +52,9 @@ async def test_every_pane_lives_through_the_end_of_its_session(fleet: Path) -> N
         await desk.until(lambda: desk.order == [MAIN])
         await desk.shows("there is no such session yet")
         await desk.press("escape")
-        await desk.until(lambda: desk.screen.main.key == MAIN)
+        await desk.until(lambda: desk.screen.parts.main.key == MAIN)
         await desk.press("v")
-        await desk.until(lambda: desk.screen.second is None)
+        await desk.until(lambda: desk.screen.parts.second is None)
         await send(desk.runtime, OPS, "say back")
         await desk.until(lambda: OPS in desk.order)
 

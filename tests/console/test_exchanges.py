@@ -242,7 +242,10 @@ def tree(desk: Desk) -> list[str]:
     lines = desk.picture.splitlines()
     top = next(number for number, line in enumerate(lines) if "SPAWNS" in line)
     left = lines[top].index("SPAWNS")
-    return [line[left - 1 :].partition("│")[0].rstrip() for line in lines[top + 1 : top + 1 + desk.screen.spawns.count]]
+    return [
+        line[left - 1 :].partition("│")[0].rstrip()
+        for line in lines[top + 1 : top + 1 + desk.screen.parts.spawns.count]
+    ]
 
 
 TASKS = {
@@ -294,7 +297,7 @@ async def test_the_result_of_a_sub_agent_tells_of_its_announce(fleet: Path) -> N
         await desk.until(lambda: any(row.endswith("undelivered") for row in tree(desk)))
         await desk.press("k", "enter")
         child = desk.app.view_model.book.children(OPS)[0].session.key
-        await desk.until(lambda: desk.screen.main.key == child)
+        await desk.until(lambda: desk.screen.parts.main.key == child)
         await desk.shows("ops → task one", "▸ announce step", "× announce to discord group:ops: failed")
 
 

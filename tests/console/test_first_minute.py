@@ -17,7 +17,7 @@ SIZES = [(80, 24), (120, 36), (200, 60)]
 
 async def answered(desk: Desk, words: str) -> None:
     """Check that a first message with these words began main and was answered."""
-    await desk.until(lambda: desk.screen.main.key == MAIN)
+    await desk.until(lambda: desk.screen.parts.main.key == MAIN)
     await desk.at_rest()
     assert (await desk.words(MAIN))[0] == ("user", words)
     assert len(await desk.words(MAIN)) == 2
@@ -27,7 +27,7 @@ async def answered(desk: Desk, words: str) -> None:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_what_is_typed_at_once_is_the_first_message(state: Path, size: tuple[int, int]) -> None:
     async with console(state, first=True, size=size) as desk:
-        assert desk.screen.pane == "composer"
+        assert desk.screen.position.pane == "composer"
         assert "type a message to main; what you send begins it" in desk.picture
         assert "to main   as operator" in desk.picture
         assert "↵ send" in desk.picture
@@ -35,7 +35,7 @@ async def test_what_is_typed_at_once_is_the_first_message(state: Path, size: tup
         await desk.press("enter")
         await desk.shows("quick questions")
         await answered(desk, "say quick questions")
-        assert desk.screen.is_writing, "and one can write on"
+        assert desk.screen.position.is_writing, "and one can write on"
 
 
 async def test_what_is_typed_before_the_first_picture_is_too(state: Path) -> None:
@@ -52,14 +52,14 @@ async def test_what_is_typed_before_the_first_picture_is_too(state: Path) -> Non
 async def test_there_is_a_way_back_from_everywhere(state: Path, out: list[str], way_in: str) -> None:
     async with console(state, first=True) as desk:
         await desk.press(*out)
-        assert not desk.screen.is_writing
+        assert not desk.screen.position.is_writing
         if way_in == "click":
             await desk.pilot.click("#composer")
-        elif way_in == "enter" and desk.screen.pane != "list":
+        elif way_in == "enter" and desk.screen.position.pane != "list":
             await desk.press("escape", "enter")
         else:
             await desk.press(way_in)
-        await desk.until(lambda: desk.screen.is_writing)
+        await desk.until(lambda: desk.screen.position.is_writing)
         await desk.write("say here")
         await desk.press("enter")
         await answered(desk, "say here")
@@ -69,7 +69,7 @@ async def test_there_is_a_way_back_from_everywhere(state: Path, out: list[str], 
 async def test_keys_that_move_lose_nothing(state: Path, key: str) -> None:
     async with console(state, first=True) as desk:
         await desk.press(key)
-        assert desk.screen.is_writing
+        assert desk.screen.position.is_writing
         await desk.write("say still")
         await desk.press("enter")
         await answered(desk, "say still")
@@ -90,7 +90,7 @@ async def test_a_question_mark_is_text_and_f1_helps(state: Path) -> None:
         await desk.press("f1")
         await desk.until(lambda: isinstance(desk.app.screen, Help))
         await desk.press("escape")
-        assert desk.screen.is_writing
+        assert desk.screen.position.is_writing
 
 
 async def test_what_is_pasted_is_written(state: Path) -> None:
@@ -108,11 +108,11 @@ async def test_a_letter_that_means_nothing_does_nothing_and_says_where_to_write(
 ) -> None:
     async with console(state, first=True) as desk:
         await desk.press(*["escape"] * outs)
-        before = desk.screen.pane
-        desk.app.screen.notice.say("")
+        before = desk.screen.position.pane
+        desk.app.watch_screen.parts.notice.say("")
         await desk.press(letter)
         await desk.said("i writes to main")
-        assert desk.screen.pane == before
+        assert desk.screen.position.pane == before
         assert desk.app.screen is desk.screen
         assert desk.order == []
 
@@ -120,14 +120,14 @@ async def test_a_letter_that_means_nothing_does_nothing_and_says_where_to_write(
 async def test_every_action_that_needs_a_session_says_where_to_write(state: Path) -> None:
     async with console(state, "{console: {keymap: {write: 'ctrl+t'}}}") as desk:
         for key in ("p", "a", "t", "e", "x"):
-            desk.screen.notice.say("")
+            desk.screen.parts.notice.say("")
             await desk.press(key)
             await desk.said("there is no session yet: ^t writes to main, which begins it")
 
 
 async def test_with_sessions_the_list_has_the_keys(fleet: Path) -> None:
     async with console(fleet) as desk:
-        assert desk.screen.pane == "list"
+        assert desk.screen.position.pane == "list"
         await desk.press("h")
         await desk.said("h does nothing here: i writes to ops, ? shows the keys")
         desk.app.post_message(Paste("a whole page\nof words"))
@@ -146,7 +146,7 @@ async def test_a_session_that_comes_meanwhile_takes_no_word_away(state: Path) ->
         await desk.write("main")
         assert "to main   as operator" in desk.picture
         await desk.press("enter")
-        await desk.until(lambda: desk.screen.main.key == MAIN)
+        await desk.until(lambda: desk.screen.parts.main.key == MAIN)
         await desk.at_rest()
         assert await desk.words(MAIN) == [("user", "say for main"), ("assistant", "for main")]
         assert len(await desk.words(OPS)) == 2
@@ -157,9 +157,9 @@ async def test_who_goes_out_sees_what_came_meanwhile(state: Path) -> None:
         await desk.write("half")
         await send(desk.runtime, CRON, "say hello")
         await desk.until(lambda: desk.order == [CRON])
-        assert desk.screen.main.key is None
+        assert desk.screen.parts.main.key is None
         await desk.press("escape")
-        await desk.until(lambda: desk.screen.main.key == CRON)
+        await desk.until(lambda: desk.screen.parts.main.key == CRON)
         assert desk.composer.text == ""
         assert desk.app.view_model.memory.drafts == {MAIN: "half"}
 
@@ -168,7 +168,7 @@ async def test_a_draft_from_last_time_stands_there(state: Path) -> None:
     async with console(state, first=True) as desk:
         await desk.write("half a")
     async with console(state, first=True) as desk:
-        assert desk.screen.is_writing
+        assert desk.screen.position.is_writing
         await desk.write(" thought")
         assert desk.composer.text == "half a thought"
 
@@ -196,4 +196,4 @@ async def test_the_owner_of_the_list_is_asked_for_nothing_without_sessions_shown
         await desk.write("nothing has this")
         await desk.press("enter", "i")
         await desk.said("there is no session here")
-        assert desk.screen.pane == "list"
+        assert desk.screen.position.pane == "list"

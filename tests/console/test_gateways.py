@@ -98,7 +98,7 @@ async def test_the_rows_of_a_lost_gateway_stay_with_their_age(
         await desk.press("i")
         assert "prod is lost" in await desk.said("prod")
         now += 2_000
-        desk.screen._tick()
+        desk.screen.picture.tick()
         await desk.shows("data of 16s ago")
         await desk.select(OPS)
         await desk.press("a")
@@ -124,8 +124,8 @@ async def test_a_session_that_was_not_read_yet_says_why_and_is_read_once_it_can_
         await desk.shows("standby")
         await desk.select(THERE)
         await desk.shows("prod is not connected: what was not read yet can be read when it is")
-        assert desk.screen.main.key == THERE, "the pane never shows another session than the one under the cursor"
-        assert desk.screen.main.view.transcript is None
+        assert desk.screen.parts.main.key == THERE, "the pane never shows another session than the one under the cursor"
+        assert desk.screen.parts.main.view.transcript is None
         line.become(state="live")
         await desk.shows("stay calm")
         await desk.until(lambda: "not read yet" not in desk.picture)
@@ -258,7 +258,7 @@ async def test_gateways_come_and_go_and_drafts_survive(fleet: Path, prod: Runtim
         await desk.press("escape", "escape", "at", "j", "enter")
         await desk.until(lambda: desk.order == [THERE])
         assert elsewhere.opened == ["prod"]
-        await desk.until(lambda: desk.screen.main.key == THERE)
+        await desk.until(lambda: desk.screen.parts.main.key == THERE)
         await desk.shows(" switchboard  prod", "stay calm")
         assert desk.notice == ""
         assert desk.composer.text == ""

@@ -115,9 +115,9 @@ async def test_what_comes_below_is_counted_and_the_view_stays(fleet: Path) -> No
         await desk.until(lambda: "new below" in desk.picture or "below ↓" in desk.picture)
         seen = [line for line in desk.picture.splitlines() if "number" in line]
         await send(desk.runtime, OPS, "say unseen")
-        below = desk.screen.main.view.below
-        await desk.until(lambda: f"{desk.screen.main.view.below} new below ↓" in desk.picture)
-        assert desk.screen.main.view.below >= below > 0
+        below = desk.screen.parts.main.view.below
+        await desk.until(lambda: f"{desk.screen.parts.main.view.below} new below ↓" in desk.picture)
+        assert desk.screen.parts.main.view.below >= below > 0
         assert [line for line in desk.picture.splitlines() if "number" in line] == seen
         await desk.press("G")
         await desk.shows("unseen")
@@ -157,7 +157,7 @@ async def test_enter_follows_a_message_to_where_it_came_from(fleet: Path) -> Non
         await desk.open(OPS)
         await desk.at_rest()
         await desk.press("g", "j", "j")
-        item = desk.screen.main.view.current
+        item = desk.screen.parts.main.view.current
         assert item is not None
         assert item.source == MAIN
         await desk.press("enter")
@@ -176,9 +176,9 @@ async def test_a_sub_agent_is_opened_and_stopped_from_the_tree(fleet: Path) -> N
         child = desk.app.view_model.book.children(OPS)[0].session.key
         await desk.until(lambda: desk.app.view_model.book.rows[child].look == "running")
         await desk.select(OPS)
-        await desk.until(lambda: desk.screen.spawns.selected == child)
+        await desk.until(lambda: desk.screen.parts.spawns.selected == child)
         await desk.press("tab", "tab", "tab")
-        assert desk.screen.pane == "spawns"
+        assert desk.screen.position.pane == "spawns"
         await desk.press("a")
         await desk.shows("abort?")
         await desk.press("y")
@@ -186,8 +186,8 @@ async def test_a_sub_agent_is_opened_and_stopped_from_the_tree(fleet: Path) -> N
         await desk.at_rest()
         assert (await desk.session(child)).status == "aborted"
         await desk.press("enter")
-        await desk.until(lambda: desk.screen.main.key == child)
-        assert desk.screen.pane == "transcript"
+        await desk.until(lambda: desk.screen.parts.main.key == child)
+        assert desk.screen.position.pane == "transcript"
         agent.release()
         await desk.at_rest()
 
@@ -247,14 +247,14 @@ async def test_what_the_operator_reads_stays_when_its_sub_agent_is_done(fleet: P
         await desk.open(child)
         agent.release()
         await desk.at_rest()
-        desk.screen.sessions.release()
+        desk.screen.parts.sessions.release()
         await send(desk.runtime, MAIN, "say something else")  # the list is put in order anew
-        await desk.until(lambda: desk.screen.sessions._placed[0].key == MAIN)
+        await desk.until(lambda: desk.screen.parts.sessions._placed[0].key == MAIN)
         await desk.pilot.pause()
-        assert desk.screen.main.key == desk.selected == child
+        assert desk.screen.parts.main.key == desk.selected == child
         await desk.press("escape")
         await desk.select(MAIN)
-        desk.screen.sessions.release()
+        desk.screen.parts.sessions.release()
         await desk.until(lambda: child not in desk.order)
 
 
@@ -310,7 +310,7 @@ async def test_on_a_narrow_screen_a_session_is_seen_once_it_is_opened(fleet: Pat
         await send(desk.runtime, MAIN, "say news")
         await desk.until(lambda: rows[MAIN].unread)
         await desk.select(MAIN)
-        await desk.until(lambda: desk.screen.main.view.transcript is not None)
+        await desk.until(lambda: desk.screen.parts.main.view.transcript is not None)
         assert rows[MAIN].unread
         await desk.press("enter")
         await desk.shows("news")
@@ -341,22 +341,22 @@ async def test_the_order_is_held_under_the_cursor_and_says_so(fleet: Path) -> No
     async with console(fleet) as desk:
         seconds = time.monotonic()
         desk.app.monotonic = lambda: seconds
-        shown = [placed.key for placed in desk.screen.sessions._placed]
+        shown = [placed.key for placed in desk.screen.parts.sessions._placed]
         await desk.press("j", "k")
         await send(desk.runtime, CRON, "say up with me")
         await desk.until(lambda: desk.order[0] == CRON)
         seconds += 0.5  # rows move at most a few times a second
-        await desk.until(lambda: desk.screen.sessions.held)
-        desk.screen._tick()
+        await desk.until(lambda: desk.screen.parts.sessions.held)
+        desk.screen.picture.tick()
         await desk.shows("order held")
-        assert [placed.key for placed in desk.screen.sessions._placed] == shown
+        assert [placed.key for placed in desk.screen.parts.sessions._placed] == shown
         assert desk.selected == OPS
         seconds += HOLD_SECONDS - 0.6
-        desk.screen._tick()
-        assert [placed.key for placed in desk.screen.sessions._placed] == shown
+        desk.screen.picture.tick()
+        assert [placed.key for placed in desk.screen.parts.sessions._placed] == shown
         seconds += 0.2
-        desk.screen._tick()
-        await desk.until(lambda: desk.screen.sessions._placed[0].key == CRON)
+        desk.screen.picture.tick()
+        await desk.until(lambda: desk.screen.parts.sessions._placed[0].key == CRON)
         assert "order held" not in desk.picture
         assert desk.selected == OPS, "the cursor stays on its session"
 

@@ -32,8 +32,8 @@ async def test_a_question_hits_the_session_it_was_asked_about(fleet: Path) -> No
         await desk.shows("abort?")
         await begin(desk.runtime, CRON, "two")
         await desk.until(lambda: len(desk.runtime.active_runs) == 2)
-        desk.screen.sessions.release()
-        desk.screen.go_to(CRON)  # the list has moved below the question
+        desk.screen.parts.sessions.release()
+        desk.screen.open_sessions.go_to(CRON)  # the list has moved below the question
         await desk.press("y")
         await desk.said("ops: 1 run stopped")
         assert agent.at_work == [CRON]
@@ -44,10 +44,10 @@ async def test_a_question_hits_the_session_it_was_asked_about(fleet: Path) -> No
 async def test_the_cursor_stays_on_its_session_when_rows_move(fleet: Path) -> None:
     async with console(fleet) as desk:
         await desk.select(MAIN)
-        desk.screen.sessions.release()
+        desk.screen.parts.sessions.release()
         await send(desk.runtime, CRON, "say up")
         await desk.until(lambda: desk.order[0] == CRON)
-        await desk.until(lambda: desk.screen.sessions.cursor == 2)
+        await desk.until(lambda: desk.screen.parts.sessions.cursor == 2)
         assert desk.selected == MAIN
         await desk.press("x")
         await desk.said("main: archived")

@@ -89,7 +89,7 @@ class Stage:
     async def begin(self) -> None:
         """Wait until the console is complete."""
         app = self.app
-        await until(lambda: app.watch_screen.main.view.coloured)
+        await until(lambda: app.watch_screen.parts.main.view.coloured)
         await until(lambda: not any(worker.group == "start" and worker.is_running for worker in app.workers))
         await self.settle()
 
@@ -105,7 +105,7 @@ class Stage:
 
     async def open(self, key: str) -> None:
         """Put the cursor on a session."""
-        self.app.watch_screen.go_to(self.named(key))
+        self.app.watch_screen.open_sessions.go_to(self.named(key))
         await self.settle()
 
     def named(self, key: str) -> str:
@@ -123,7 +123,7 @@ class Stage:
         for _ in range(2):
             await until(self._is_up_to_date)
             self._seconds += 10.0  # the order of the rows is not held any more
-            screen._tick()  # what a second does by itself
+            screen.picture.tick()  # what a second does by itself
             await self._pilot.pause()
 
     def _is_up_to_date(self) -> bool:
@@ -131,8 +131,8 @@ class Stage:
         self._seconds += 1.0  # rows move at most a few times a second
         if (
             desk.changes.is_told
-            or screen._place_timer is not None
-            or screen.sessions.selected not in {None, screen.main.key}
+            or screen.picture._place_timer is not None
+            or screen.parts.sessions.selected not in {None, screen.parts.main.key}
         ):
             return False
         rows = [row for row in desk.book.rows.values() if row.look == "running"]

@@ -9,7 +9,7 @@ from tests.terminal.test_lifecycle import RESTORED, environment, to_the_list
 BREAKS = """
 import sys
 from console.__main__ import main
-from console.screens.watch_keys import WatchScreen
+from console.screens.watch.navigation import Navigation
 
 def breaks(self):
     raise ZeroDivisionError("words of a session") from ValueError(
@@ -17,7 +17,7 @@ def breaks(self):
         " a session"
     )
 
-WatchScreen.do_order = breaks
+Navigation.do_order = breaks
 main()
 """
 

@@ -166,7 +166,7 @@ async def _busy_list(app: BenchApp) -> list[Figure]:
 
 
 async def _stream(app: BenchApp) -> list[Figure]:
-    key = app.watch_screen.main.key
+    key = app.watch_screen.parts.main.key
     assert key is not None
     text = "".join(f"{markdown(n)}\n\n{PROSE * 3}\n\n" for n in range(100))[:100_000]
     hub = app.host.runtime._hub
@@ -195,21 +195,21 @@ async def _open(app: BenchApp) -> list[Figure]:
     again: list[float] = []
     for target in (times, again):
         for _ in range(5):
-            await screen.open_session("agent:main:discord:group:g5")
+            await screen.open_sessions.open("agent:main:discord:group:g5")
             await app.settle()
-            assert screen.main.key != main
+            assert screen.parts.main.key != main
             start = time.perf_counter()
-            await screen.open_session(main)
+            await screen.open_sessions.open(main)
             target.append(await app.settle(0.2) - start)
-            assert screen.main.view.current is not None
-            assert LAST_WORDS in screen.main.view.current.text
-        screen.main.view.action_first()
+            assert screen.parts.main.view.current is not None
+            assert LAST_WORDS in screen.parts.main.view.current.text
+        screen.parts.main.view.action_first()
         await app.settle()
         for _ in range(60):
-            screen.main.view.action_page(1)
+            screen.parts.main.view.action_page(1)
             await asyncio.sleep(0.01)
         await app.settle()
-        screen.main.view.action_last()
+        screen.parts.main.view.action_last()
         await app.settle()
     return [
         of_runs("B11", "open a 10,000-message transcript, to paint", times, "s", 0.25),

@@ -1,0 +1,187 @@
+"""The keys that act on sessions, some after a question or a dialog."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from textual.screen import Screen
+
+from console.live.rows import Row, runs_of
+from console.live.text.words import counted
+from console.operations import Doing, Outcome, SendOrder
+from console.screens.watch.open_sessions import OpenSessions
+from console.screens.watch.parts import Parts
+from console.screens.watch.position import Position
+from console.screens.watch.writing import Writing
+from console.shell import Shell
+from core.gateway import Action as GatewayAction
+from core.model.errors import SwitchboardError
+
+if TYPE_CHECKING:
+    from console.screens.spawn import SpawnOrder
+
+WAIT_SECONDS: Final = 30.0
+"""How long a send waits unless the operator says something else."""
+
+
+class SessionCommands:
+    """Acting on sessions; each method `do_<id>` is what an action of the table does.
+
+    What was refused is asked for again with what was written.
+    """
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        shell: Shell,
+        parts: Parts,
+        position: Position,
+        writing: Writing,
+        open_sessions: OpenSessions,
+    ) -> None:
+        self._screen = screen
+        self._shell = shell
+        self._view_model = shell.view_model
+        self._parts = parts
+        self._position = position
+        self._writing = writing
+        self._open_sessions = open_sessions
+        self._refused_send: SendOrder | None = None
+        self._refused_spawn: SpawnOrder | None = None
+
+    def do_send(self) -> None:
+        """Ask for a message and send it."""
+        from console.screens.send import SendDialog
+
+        row = self._position.row
+        to = row.session.key if row is not None else self._view_model.main_key
+        order = self._refused_send or SendOrder(to, "", wait_seconds=WAIT_SECONDS)
+        refusals = self._refusal_of("send"), self._refusal_of("exchange")
+        self._shell.push_screen(SendDialog(self._choices(), order, *refusals), self._send_ordered)
+
+    def _send_ordered(self, order: SendOrder | None) -> None:
+        self._refused_send = None
+        if order is None:
+            return
+
+        async def send() -> Outcome:
+            outcome = await self._shell.operations.send(order)
+            self._refused_send = order if outcome.refused else None
+            return outcome
+
+        self._parts.notice.say("sending …")
+        self._run(send(), go=order.to)
+
+    def do_spawn(self) -> None:
+        """Ask for a task and start a sub-agent."""
+        asking = partial(self._shell.typeahead.opening, self._ask_spawn)
+        self._screen.run_worker(asking, group="dialog", exclusive=True)
+
+    async def _ask_spawn(self) -> None:
+        from console.screens.spawn import SpawnDialog, SpawnOrder
+
+        row = self._position.row
+        first = SpawnOrder({}, row.session.key if row is not None else None)
+        gateway = self._view_model.gateway.of(first.requester or "")
+        try:
+            agents, models = await gateway.agents(), await gateway.models()
+        except SwitchboardError as error:
+            self._parts.notice.say(error.message, "error")
+            return
+
+        async def spawn(order: SpawnOrder) -> Outcome:
+            outcome = await self._shell.operations.spawn(order.arguments, order.requester)
+            self._refused_spawn = order if outcome.refused else None
+            return outcome
+
+        def start(order: SpawnOrder | None) -> None:
+            self._refused_spawn = None
+            if order is not None:
+                self._run(spawn(order))
+
+        order = self._refused_spawn or first
+        dialog = SpawnDialog(self._choices(), order, agents, models, self._refusal_of("spawn"))
+        await self._shell.push_screen(dialog, start)
+
+    def do_policy(self) -> None:
+        """Turn the send policy on."""
+        self._run(self._shell.operations.next_policy(self._subject().session))
+
+    def do_abort(self) -> None:
+        """Stop the runs of a session and of its sub-agents, after asking."""
+        row = self._subject()
+        helpers, below = self._view_model.book.at_work_below(row.session.key)
+        own = {0: "", 1: "its run"}.get(runs_of(row), f"its {runs_of(row)} runs")
+        theirs = f"{counted(below, 'run')} of {counted(helpers, 'sub-agent')}" if helpers else ""
+        busy = "is at work" if own else "has sub-agents at work"
+        stopped = " and ".join(filter(None, (own, theirs)))
+        text = f"{row.name} {busy}. Aborting stops {stopped}; what was said so far is kept."
+        self._ask("abort?", text, "abort", lambda: self._shell.operations.abort(row.session))
+
+    def do_archive(self) -> None:
+        """Archive, or bring back."""
+        self._run(self._shell.operations.archive(self._subject().session))
+
+    def do_reset(self) -> None:
+        """Start an empty transcript, after asking."""
+        row = self._subject()
+        count = row.session.last_seq - row.session.first_seq + 1
+        text = (
+            f"{row.name} starts anew: its agent forgets {counted(count, 'message')}. They stay readable by the old id."
+        )
+        self._ask("reset?", text, "reset", lambda: self._shell.operations.reset(row.session))
+
+    def do_label(self) -> None:
+        """Begin a /label command."""
+        self._open_sessions.open_selected()
+        self._writing.enter()
+        begin = partial(self._begin_command, "/label ", self._subject().session.key)
+        self._screen.run_worker(begin, group="open", exclusive=True)
+
+    async def _begin_command(self, words: str, key: str) -> None:
+        """Put the start of a command into an empty composer, once it is that session's."""
+        main = self._parts.main
+        if main.key != key:
+            await self._open_sessions.open(key)
+        if main.composer is not None and not main.composer.text:
+            main.composer.load(words)
+
+    def do_export(self) -> None:
+        """Write the transcript to a file."""
+        self._run(self._shell.operations.export(self._subject().session, Path.cwd()))
+
+    def _ask(self, title: str, text: str, answer: str, do: Callable[[], Doing]) -> None:
+        from console.screens.confirm import Choice, Confirm
+
+        choice = Choice("y", answer, "yes")
+
+        def answered(given: str | None) -> None:
+            if given == choice.answer:
+                self._run(do())
+
+        self._shell.push_screen(Confirm(title, text, [choice]), answered)
+
+    def _run(self, deed: Doing, go: str | None = None) -> None:
+        """Do something in the background and say what came of it."""
+
+        async def run() -> None:
+            outcome = await deed
+            self._parts.notice.say(outcome.sentence, outcome.tone)
+            if go is not None and outcome.ok:
+                self._open_sessions.go_to(go)
+
+        self._screen.run_worker(run(), group="deeds")
+
+    def _subject(self) -> Row:
+        row = self._position.subject
+        assert row is not None, "the table of actions has seen to it"
+        return row
+
+    def _refusal_of(self, action: GatewayAction) -> Callable[[str], str | None]:
+        """Return what says why the gateway of a session does not allow an action."""
+        return lambda key: self._view_model.gateway.refusal(action, key)
+
+    def _choices(self) -> list[Row]:
+        rows = self._view_model.book.rows.values()
+        return sorted((row for row in rows if row.look != "archived"), key=lambda row: -row.session.updated_at)
