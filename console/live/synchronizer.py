@@ -3,7 +3,7 @@
 What is lost on the way, by a gap, a reload or a connection that breaks, is read again. Plain asyncio.
 """
 
-import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from console.live.subject import waiting_overrides
@@ -30,11 +30,15 @@ from core.model.exchanges import Delivery, Exchange
 from core.model.keys import joined, split
 from core.model.runs import Run
 from core.model.sessions import SessionQuery
+from core.tasks import Tasks
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from core.gateway import Feed
+
+_log = logging.getLogger("switchboard.console")
 
 
 class Synchronizer:
@@ -55,6 +59,7 @@ class Synchronizer:
         self._changes = view_model.changes
         self._feed: Feed | None = None
         self._void: set[str] = set()
+        self._reading = Tasks(lambda error: _log.error("a gateway was not read again", exc_info=error))
         self._reloads: dict[str, asyncio.Task[None]] = {}
 
     async def load(self) -> None:
@@ -193,7 +198,7 @@ class Synchronizer:
             return
         self._void.add(name)
         self._book.void(name)
-        self._reloads[name] = asyncio.get_running_loop().create_task(self._reload(name))
+        self._reloads[name] = self._reading.spawn(self._reload(name))
 
     async def _reload(self, name: str) -> None:
         gateway = self._gateway.member(name)

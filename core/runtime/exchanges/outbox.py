@@ -13,6 +13,7 @@ from core.model.exchanges import Delivery
 from core.runtime.exchanges.announce import note_denied
 from core.store import deliveries, sessions
 from core.store.database import Store, Tx
+from core.tasks import Tasks
 
 T = TypeVar("T")
 ATTEMPTS: Final = 8
@@ -38,6 +39,7 @@ class Outbox:
         self._store = store
         self._channels = channels
         self._settings = settings
+        self._sending = Tasks(lambda error: _log.error("a delivery broke off", exc_info=error))
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._alarm: asyncio.Task[None] | None = None
         self._closed = False
@@ -63,7 +65,7 @@ class Outbox:
             if delivery.due_at > now:
                 later.append(delivery.due_at)
                 continue
-            task = asyncio.create_task(self._send(delivery), name=f"delivery {delivery.delivery_id}")
+            task = self._sending.spawn(self._send(delivery), name=f"delivery {delivery.delivery_id}")
             self._busy[delivery.channel] = task
             task.add_done_callback(lambda _, channel=delivery.channel: self._sent(channel))
         if later:
