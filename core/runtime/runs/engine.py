@@ -133,9 +133,7 @@ class Engine:
             self._changed.notify_all()
         try:
             yield
-        except asyncio.CancelledError:
-            raise  # the run is over and needs no place any more
-        except BaseException:
+        except Exception:  # not when it is cancelled: then the run is over and needs no place any more
             await self._step_in(run)
             raise
         else:
