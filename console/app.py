@@ -80,7 +80,7 @@ class SwitchboardApp(App[None]):
         self._alarm = Alarm()
         self._sanitizer = OutputSanitizer()
         self.typeahead = Typeahead(self, super().on_event)
-        self._remember_timer: Timer | None = None
+        self.remember_timer: Timer | None = None
         self._leaving = False
         self._drawn_at = 0.0
         for palette in THEMES.values():
@@ -221,11 +221,11 @@ class SwitchboardApp(App[None]):
     def _flush_soon(self) -> None:
         wait = self._drawn_at + FRAME_SECONDS - self.monotonic()
         if wait > 0:
-            self.set_timer(wait, self._show_changes)
+            self.set_timer(wait, self.show_changes)
         else:
-            self.call_next(self._show_changes)
+            self.call_next(self.show_changes)
 
-    def _show_changes(self) -> None:
+    def show_changes(self) -> None:
         if not self.watch_screen.is_attached:  # the console is being closed, and the view model does not know yet
             return
         self._drawn_at = self.monotonic()
@@ -261,12 +261,12 @@ class SwitchboardApp(App[None]):
 
     def remember_soon(self) -> None:
         """Write drafts down once the operator pauses."""
-        if self._remember_timer is None:
-            self._remember_timer = self.set_timer(REMEMBER_SECONDS, self._remember_aside)
+        if self.remember_timer is None:
+            self.remember_timer = self.set_timer(REMEMBER_SECONDS, self._remember_aside)
 
     def _remember_aside(self) -> None:
         """Write it down where a slow disk holds nobody up."""
-        self._remember_timer = None
+        self.remember_timer = None
         memory = self.view_model.memory
         memory.seen = self.synchronizer.unseen()
         self.run_worker(partial(self._write_down, memory.take()), group="remember")

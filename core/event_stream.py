@@ -40,6 +40,11 @@ class EventStream(ABC, Generic[T]):
         """The `rev` up to which everything durable has been handed out."""
         return self._cursor
 
+    @property
+    def pending(self) -> int:
+        """How many entries wait to be handed out."""
+        return len(self._queue)
+
     def wants(self, key: str) -> bool:
         """Whether a session is watched."""
         return None in self.watched or key in self.watched
@@ -69,14 +74,14 @@ class EventStream(ABC, Generic[T]):
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate over events until the feed is closed; a second iteration goes on where the first one left off."""
         while not self.closed:
-            event = self._next()
+            event = self.take_next()
             if event is not None:
                 yield event
             elif not await self._refill():
                 return
 
     @abstractmethod
-    def _next(self) -> Event | None:
+    def take_next(self) -> Event | None:
         """Take the oldest event, None when there is none."""
 
     def _overflow(self, entry: T) -> None:

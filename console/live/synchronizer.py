@@ -58,7 +58,7 @@ class Synchronizer:
         self._deliveries = view_model.deliveries
         self._changes = view_model.changes
         self._feed: Feed | None = None
-        self._void: set[str] = set()
+        self.void: set[str] = set()
         self._reading = Tasks(lambda error: _log.error("a gateway was not read again", exc_info=error))
         self._reloads: dict[str, asyncio.Task[None]] = {}
 
@@ -101,17 +101,17 @@ class Synchronizer:
         assert self._feed is not None, "sessions are loaded before events are followed"
         async for event in self._feed:
             try:
-                await self._apply(event)
+                await self.apply(event)
             except SwitchboardError:
                 continue  # of a session that was deleted, or a gateway that was lost: what follows tells of it
 
     def unseen(self) -> dict[str, int]:
         """Return up to where sessions with something new were looked at, also those of gateways that are not shown."""
-        shown = set(self._gateway.names) - self._void
+        shown = set(self._gateway.names) - self.void
         others = {key: seq for key, seq in self._view_model.memory.seen.items() if split(key)[0] not in shown}
         return others | self._book.unseen()
 
-    async def _apply(self, event: Event) -> None:
+    async def apply(self, event: Event) -> None:
         match event:
             case Gap(gateway):
                 self._transcripts.resume(gateway)
@@ -142,7 +142,7 @@ class Synchronizer:
                 self._reload_soon(name)
             case ConnectionChanged(connection):
                 self._note_connections()
-                if connection.name in self._void and connection.state in REACHED:
+                if connection.name in self.void and connection.state in REACHED:
                     self._reload_soon(connection.name)
                 self._changes.tell()
             case Configured(notice, name):
@@ -196,7 +196,7 @@ class Synchronizer:
         if self._gateway.member(name) is None:
             self._drop(name)
             return
-        self._void.add(name)
+        self.void.add(name)
         self._book.void(name)
         self._reloads[name] = self._reading.spawn(self._reload(name))
 
@@ -210,7 +210,7 @@ class Synchronizer:
             self._book.load_one(name, page.sessions, self._view_model.memory.seen)
             self._exchanges.forget(name)
             self._deliveries.forget(name)
-            self._void.discard(name)
+            self.void.discard(name)
             self._changes.noted.all = self._changes.noted.deliveries = True
             self._changes.tell()
             await self._transcripts.read_again(name)
@@ -222,7 +222,7 @@ class Synchronizer:
     def _drop(self, name: str) -> None:
         """Take a gateway out that is not shown any more; what was looked at is remembered."""
         self._view_model.memory.seen = self.unseen()
-        self._void.discard(name)
+        self.void.discard(name)
         self._transcripts.close_all(name)
         for key in self._book.of(name):
             self._book.remove(key)

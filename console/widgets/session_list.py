@@ -57,6 +57,11 @@ class SessionList(LineList):
         """Key of the session under the cursor."""
         return self._placed[self.cursor].key if self._placed else None
 
+    @property
+    def keys(self) -> list[str]:
+        """Keys of the sessions in the order in which they are shown."""
+        return [placed.key for placed in self._placed]
+
     def show(self, changed: Iterable[str], *, place: bool, now: float) -> None:
         """Draw what changed.
 

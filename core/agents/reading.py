@@ -49,7 +49,7 @@ class EndpointAnswer:
         Raises:
             BadReply: It is packed in an unknown way, damaged, or too large when it is unpacked.
         """
-        unpack = _unpacker(self.headers.get("content-encoding", ""))
+        unpack = unpacker(self.headers.get("content-encoding", ""))
         rested = time.perf_counter()
         async for chunk in self._response.aiter_raw():
             for piece in unpack(chunk):
@@ -115,7 +115,7 @@ class _Unpack(Protocol):
     def __call__(self, chunk: bytes) -> Iterator[bytes]: ...
 
 
-def _unpacker(encoding: str) -> _Unpack:
+def unpacker(encoding: str) -> _Unpack:
     """Return what cuts a body into pieces, unpacking it where it is packed."""
     name = encoding.strip().lower()
     if name in {"", "identity"}:

@@ -79,7 +79,7 @@ class MergedFeed(EventStream[tuple[str, Event]]):
             for name in list(self._feeds):
                 self.remove(name)
 
-    def _next(self) -> Event | None:
+    def take_next(self) -> Event | None:
         if not self._queue:
             return None
         name, event = self._queue.popleft()

@@ -202,7 +202,7 @@ class _LateFeed(EventStream[Event]):
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate over what this end knows, then over what the gateway tells, until the feed is closed."""
         while not self.closed:
-            event, inner = self._next(), self._inner
+            event, inner = self.take_next(), self._inner
             if event is not None:
                 yield event
                 continue
@@ -212,5 +212,5 @@ class _LateFeed(EventStream[Event]):
             if not self.closed and not self._queue and inner is self._inner:
                 await self._refill()
 
-    def _next(self) -> Event | None:
+    def take_next(self) -> Event | None:
         return self._queue.popleft() if self._queue else None

@@ -37,24 +37,27 @@ class EventHub:
 
     Args:
         published: The newest change that nobody has to be told of.
+
+    Attributes:
+        feeds: Those who listen.
     """
 
     def __init__(self, catch_up: CatchUp, partial: Partial, published: Cursor = 0) -> None:
         self._catch_up = catch_up
         self._partial = partial
         self._published = published
-        self._feeds: list[RuntimeFeed] = []
+        self.feeds: list[RuntimeFeed] = []
 
     def subscribe(self, now: Cursor, after: Cursor | None) -> "RuntimeFeed":
         """Add a subscriber that hears everything after `now`, or first everything since `after`."""
-        feed = RuntimeFeed(self._catch_up, self._partial, self._feeds.remove, now if after is None else after)
+        feed = RuntimeFeed(self._catch_up, self._partial, self.feeds.remove, now if after is None else after)
         feed.behind = after is not None and after < now
-        self._feeds.append(feed)
+        self.feeds.append(feed)
         return feed
 
     def publish(self, events: Sequence[DurableEvent]) -> None:
         """Hand durable changes to everybody who wants them."""
-        for feed in self._feeds:
+        for feed in self.feeds:
             for event in events:
                 if not isinstance(event, MessageAppended) or feed.wants(event.key):
                     feed.put(event)
@@ -72,22 +75,22 @@ class EventHub:
 
     def watched(self, key: str) -> bool:
         """Whether anybody watches a session."""
-        return any(feed.wants(key) for feed in self._feeds)
+        return any(feed.wants(key) for feed in self.feeds)
 
     def all_watched(self) -> Watched:
         """Return the sessions that anybody watches."""
-        watched = [feed.wanted for feed in self._feeds]
+        watched = [feed.wanted for feed in self.feeds]
         return None if None in watched else frozenset(key for keys in watched for key in keys or ())
 
     def passing(self, event: PassingEvent) -> None:
         """Hand on what is not stored: what concerns a watched session to those who watch it, the rest to everybody."""
-        for feed in self._feeds:
+        for feed in self.feeds:
             if isinstance(event, Activity | Configured | ConnectionChanged | Reloaded) or feed.wants(event.key):
                 feed.put(event)
 
     def close(self) -> None:
         """End all streams."""
-        for feed in list(self._feeds):
+        for feed in list(self.feeds):
             feed.close()
 
 
@@ -107,6 +110,11 @@ class RuntimeFeed(EventStream[Event]):
         """The sessions whose messages are wanted."""
         return None if None in self.watched else frozenset(key for key in self.watched if key is not None)
 
+    @property
+    def pending(self) -> int:
+        """How many events wait to be handed out."""
+        return len(self._missed) + super().pending
+
     def watch(self, key: str | None) -> None:
         """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
         told = [delta for delta in self._partial(key) if not self.wants(delta.key)]
@@ -123,7 +131,7 @@ class RuntimeFeed(EventStream[Event]):
         self._queue.append(Gap())
         self.behind = True
 
-    def _next(self) -> Event | None:
+    def take_next(self) -> Event | None:
         """Take the oldest event, leaving out what a catch-up has handed out already."""
         while self._missed or self._queue:
             event = self._missed.popleft() if self._missed else self._queue.popleft()

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from core.clock import Clock, SystemClock
 from core.delegating import DelegatingGateway
@@ -48,16 +48,16 @@ class Runtime(DelegatingGateway):
 
     def __init__(self, store: Store) -> None:
         def tell() -> None:
-            self._hub.passing(ConnectionChanged(self.connection))
+            self.hub.passing(ConnectionChanged(self.connection))
 
         self.store = store
         self.settings: Settings | None = None
-        self._hub = EventHub(_changed_since(store), self._reply_under_way, store.read(last_rev))
+        self.hub = EventHub(_changed_since(store), self.reply_under_way, store.read(last_rev))
         self._lock: OwnerLock | None = None
         self._work: Work | None = None
         self._waiters = Waiters(store)
         self._files = TranscriptFiles(store)
-        self._following = Following(store, self._hub, self._publish)
+        self._following = Following(store, self.hub, self._publish)
         self._gate = StartGate(tell)
         self._reading = Reading(store, self._waiters, self._following, self._gate, lambda: self.settings)
         self._notice = ""
@@ -65,7 +65,7 @@ class Runtime(DelegatingGateway):
         store.publish = self._publish
 
     @classmethod
-    def open(cls, state: Path, clock: Clock | None = None) -> "Runtime":
+    def open(cls, state: Path, clock: Clock | None = None) -> Self:
         """Open a state directory for reading, creating it as needed.
 
         Raises:
@@ -120,7 +120,7 @@ class Runtime(DelegatingGateway):
             assert self.settings is not None, "a runtime works with a configuration only"
             return self.settings
 
-        turns = turns_type(self.store, self._hub, self, backends)
+        turns = turns_type(self.store, self.hub, self, backends)
         work = work_type(self.store, settings_now, turns, channels or {}, run_all=run_all, run_own=run_own)
         await work.recover()
         self._work = work
@@ -149,7 +149,7 @@ class Runtime(DelegatingGateway):
             await self._following.hear()
         finally:
             self.expect_start()
-            self._hub.passing(ConnectionChanged(self.connection))
+            self.hub.passing(ConnectionChanged(self.connection))
 
     def configure(self, settings: "Settings") -> None:
         """Take over new settings: for runs that begin from now on, and for every decision."""
@@ -161,7 +161,7 @@ class Runtime(DelegatingGateway):
     def complain(self, notice: str) -> None:
         """Keep the settings, and tell why new ones cannot be used; empty when they are in use."""
         self._notice = notice
-        self._hub.passing(Configured(notice))
+        self.hub.passing(Configured(notice))
 
     async def close(self) -> None:
         """Stop what is at work, write the last things, give the directory free."""
@@ -173,7 +173,7 @@ class Runtime(DelegatingGateway):
         self._waiters.close()
         self._gate.close()
         await self._files.finish()
-        self._hub.close()
+        self.hub.close()
         await self.store.aclose()
         if self._lock is not None:
             self._lock.release()
@@ -260,7 +260,7 @@ class Runtime(DelegatingGateway):
 
     def subscribe(self, after: Cursor | None = None) -> RuntimeFeed:
         """Hear of every durable change from now on, or of everything since a cursor."""
-        return self._hub.subscribe(self.last_rev, after)
+        return self.hub.subscribe(self.last_rev, after)
 
     # Reads and writes
 
@@ -311,9 +311,10 @@ class Runtime(DelegatingGateway):
                 self._waiters.ended(event.run.run_id)
                 if self._lock is not None:
                     self._files.bring_up_to_date(event.run.key, event.run.session_id)
-        self._hub.publish(events)
+        self.hub.publish(events)
 
-    def _reply_under_way(self, key: str | None) -> list[Delta]:
+    def reply_under_way(self, key: str | None) -> list[Delta]:
+        """Return what is said so far in a session, or in every session for None, and is not a message yet."""
         self._following.want(key)
         return self._work.reply_under_way(key) if self._work is not None else []
 

@@ -310,13 +310,13 @@ def _conditions(query: SessionQuery, hidden: Sequence[str]) -> tuple[list[str], 
             where.append(column)
             values.append(value)
     if query.search:
-        condition, needles = _search_condition(query.search)
+        condition, needles = search_condition(query.search)
         where.append(condition)
         values.extend(needles)
     return where, values
 
 
-def _search_condition(text: str) -> tuple[str, list[str]]:
+def search_condition(text: str) -> tuple[str, list[str]]:
     """Match a substring of the names (trigram index from three characters on) or of the newest message."""
     text = text.replace("\0", "")  # SQLite's query language ends there
     like = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

@@ -306,7 +306,7 @@ class TestUsage:
 
     def test_nothing_but_zeros_is_not_known(self):
         counts = {"input_tokens": 0, "output_tokens": 0}
-        data = ({"type": "message_start", "message": {"usage": counts}}, *text("x"), *end(**counts))
+        data = ({"type": "message_start", "message": {"usage": counts}}, *text("x"), *end("end_turn", **counts))
         assert decode(*data)[1].usage is None
 
     def test_no_counts_no_usage(self):

@@ -9,7 +9,7 @@ import threading
 import time
 import tracemalloc
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ def reference() -> float:
 
 
 @contextlib.asynccontextmanager
-async def unheld() -> AsyncIterator[None]:
+async def unheld() -> AsyncGenerator[None]:
     """Fail when the loop is held for long at a stretch, in its thread's own time and as fast as this machine is now.
 
     What the collector of garbage does with all that the tests before have left is none of it.
@@ -70,7 +70,7 @@ async def unheld() -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def little_memory(megabytes: float) -> Iterator[None]:
+def little_memory(megabytes: float) -> Generator[None]:
     """Fail when more than that is held at once."""
     tracemalloc.start()
     try:
@@ -217,7 +217,7 @@ async def test_large_arguments_are_taken_and_parsed_beside_the_loop(
     arguments = {"at": "x" * (MAX_ARGUMENTS - 1_000)}
     one = anthropic_arguments if model().api == "anthropic-messages" else openai_arguments
     text = json.dumps(arguments)
-    end = (
+    end: dict[str, Any] = (
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}
         if one is anthropic_arguments
         else {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
@@ -266,5 +266,5 @@ async def test_numbers_of_an_anthropic_call_too(backend: ModelBackend, server: M
 
 
 def test_pieces_are_small_whatever_arrives():
-    unpack: Callable[[bytes], Iterator[bytes]] = reading._unpacker("gzip")
+    unpack: Callable[[bytes], Iterator[bytes]] = reading.unpacker("gzip")
     assert max(map(len, unpack(packed(b"x", 1, "gzip")))) <= 8 * 1024

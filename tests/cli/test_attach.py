@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_files_are_attached(capsys: pytest.CaptureFixture[str], state: Path, tmp
         {"name": path.name, "bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         for path in (first, second)
     ]
-    assert Path(receipt["directory"], "one.bin").read_bytes() == b"\0\xff"
+    assert Path(str(cast("dict[str, Any]", receipt)["directory"]), "one.bin").read_bytes() == b"\0\xff"
 
 
 @pytest.mark.spec("W8")

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from textual import events
-from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
-import tests.support.idle
-import tests.support.quick_screen  # noqa: F401 - it is imported for what it does
+import tests.support.idle  # pyright: ignore[reportUnusedImport] - it is imported for what it does
+import tests.support.quick_screen  # noqa: F401  # pyright: ignore[reportUnusedImport] - it is imported for what it does
 from console.app import SwitchboardApp
 from console.hosts.gateways import Listed
 from console.hosts.host import Host
@@ -29,6 +28,7 @@ from core.model.sessions import Session
 from core.runtime.gateway import Runtime
 from tests.support.lines import Line
 from tests.support.runtimes import Agent
+from tests.support.screens import driver_of, key_of, strips_of
 
 MAIN = "agent:main:main"
 OPS = "agent:main:discord:group:ops"
@@ -122,7 +122,9 @@ class Desk:
     @property
     def runtime(self) -> Runtime:
         """The gateway behind the console."""
-        return self.app.host.runtime
+        host = self.app.host
+        assert isinstance(host, Host)
+        return host.runtime
 
     @property
     def notice(self) -> str:
@@ -154,8 +156,7 @@ class Desk:
     @property
     def picture(self) -> str:
         """The words on the screen, line by line."""
-        with self.app._context():
-            strips = self.app.screen._compositor.render_strips()
+        strips = strips_of(self.app)
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
@@ -175,10 +176,10 @@ class Desk:
 
     async def write(self, text: str) -> None:
         """Type a text, faster than the console takes it in."""
-        driver = self.app._driver
+        driver = driver_of(self.app)
         assert driver is not None, "the console runs"
         for character in text:
-            key = {"\n": "ctrl+j", "\t": "tab"}.get(character) or _character_to_key(character)
+            key = {"\n": "ctrl+j", "\t": "tab"}.get(character) or key_of(character)
             event = events.Key(key, None if character == "\n" else character)
             event.set_sender(self.app)
             driver.send_message(event)
@@ -199,9 +200,9 @@ class Desk:
         while self.screen.position.pane != "list":
             await self.press("escape")
         sessions = self.screen.parts.sessions  # what it shows may stand in an older order for a while, for it is in use
-        await self.until(lambda: key in sessions._index)
+        await self.until(lambda: key in sessions.keys)
         while self.selected != key:
-            await self.press("down" if sessions._index[key] > sessions.cursor else "up")
+            await self.press("down" if sessions.keys.index(key) > sessions.cursor else "up")
         await self.until(lambda: self.screen.parts.main.key == key)
 
     async def open(self, key: str) -> None:
@@ -284,6 +285,8 @@ def _has_begun(app: SwitchboardApp) -> bool:
 
 def _is_live(app: SwitchboardApp) -> bool:
     """Whether the runtime has started and the screen says so."""
-    if app.host.runtime.connection.state != "live" or app.view_model.changes.is_told:
+    host = app.host
+    assert isinstance(host, Host)
+    if host.runtime.connection.state != "live" or app.view_model.changes.is_told:
         return False
     return not any(each.group == "start" for each in app.workers)

@@ -18,6 +18,7 @@ from console.widgets.transcript_view import TranscriptView
 from core.model.access import ALL
 from tests.console.driver import CRON, MAIN, OPS, console
 from tests.support.runtimes import begin, running, send
+from tests.support.screens import bound_keys
 
 
 def keys_of(action_id: str) -> list[str]:
@@ -49,7 +50,7 @@ def test_every_action_has_a_method_and_is_unique() -> None:
 def test_no_key_has_two_meanings_in_a_pane(widget: type[LineList] | type[TranscriptView]) -> None:
     screen = Counter(key for action in ACTIONS for key in action.keys.split(","))
     assert [key for key, count in screen.items() if count > 1] == []
-    moving = set(widget._merged_bindings.key_to_bindings) if widget._merged_bindings else set[str]()
+    moving = bound_keys(widget)
     assert "j" in moving
     # Enter goes in from the list and folds in the transcript; both are the one meaning of that pane.
     assert moving & set(screen) <= {"enter"}
@@ -463,4 +464,4 @@ async def test_f5_says_that_the_configuration_is_in_use(fleet: Path) -> None:
 async def test_quit_leaves_at_once_when_nothing_is_at_work(fleet: Path, key: str) -> None:
     async with console(fleet) as desk:
         await desk.press(key)
-        assert desk.app._exit
+        assert desk.app.return_code is not None

@@ -300,7 +300,7 @@ async def test_a_slow_disk_holds_nobody_up_and_gets_the_last_word(fleet: Path, m
         await desk.write("first ")
         await desk.until(lambda: threads)
         await desk.write("second ")  # while the disk takes its time
-        await desk.until(lambda: desk.app._remember_timer is None)
+        await desk.until(lambda: desk.app.remember_timer is None)
         await desk.write("third")
         assert desk.composer.text == "first second third"
         assert Memory.load(fleet).drafts == {}

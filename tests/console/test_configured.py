@@ -17,6 +17,7 @@ from core.model.runs import RunState
 from tests.console.driver import CRON, MAIN, OPS, Agent, console, places
 from tests.model.test_sessions import FULL
 from tests.support.runtimes import begin, send
+from tests.support.screens import strips_of
 
 # The section
 
@@ -214,7 +215,7 @@ async def test_a_console_started_in_a_terminal_that_is_too_small(fleet: Path) ->
         await desk.pilot.resize_terminal(80, 24)
         await desk.shows("cron:nightly")
         await desk.press("q")
-        assert desk.app._exit
+        assert desk.app.return_code is not None
 
 
 async def test_leaving_a_terminal_that_is_too_small_ends_no_run_unasked(fleet: Path) -> None:
@@ -227,11 +228,11 @@ async def test_leaving_a_terminal_that_is_too_small_ends_no_run_unasked(fleet: P
         for key in ("q", "ctrl+q", "ctrl+c"):
             await desk.press(key)
             await desk.shows("Runs are at work")
-            assert not desk.app._exit
+            assert desk.app.return_code is None
         agent.release()
         await desk.until(lambda: not desk.runtime.active_runs)
         await desk.press("q")
-        assert desk.app._exit
+        assert desk.app.return_code is not None
 
 
 async def test_a_dialog_survives_a_terminal_that_is_too_small(fleet: Path) -> None:
@@ -263,7 +264,7 @@ async def test_no_color_draws_in_greys(fleet: Path, monkeypatch: pytest.MonkeyPa
     async with console(fleet) as desk:
         await send(desk.runtime, CRON, "fail: red")
         await desk.shows("1 failed")
-        strips = desk.app.screen._compositor.render_strips()
+        strips = strips_of(desk.app)
         colours = [c for strip in strips for s in strip if s.style for c in (s.style.color, s.style.bgcolor) if c]
         assert colours
         for colour in colours:

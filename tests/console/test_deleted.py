@@ -6,7 +6,7 @@ from core.model.access import ALL, OPERATOR
 from core.model.events import Reloaded
 from core.model.sessions import SessionQuery
 from tests.console.driver import CRON, MAIN, OPS, console
-from tests.support.runtimes import send
+from tests.support.runtimes import nobody, send
 
 
 async def test_the_next_session_takes_the_place_of_one_that_was_deleted(fleet: Path) -> None:
@@ -62,12 +62,12 @@ async def test_every_pane_lives_through_the_end_of_its_session(fleet: Path) -> N
 async def test_a_reload_shows_what_there_is_now(fleet: Path) -> None:
     async with console(fleet) as desk:
         await desk.open(OPS)
-        publish, desk.runtime._hub.publish = desk.runtime._hub.publish, lambda events: None
+        publish, desk.runtime.hub.publish = desk.runtime.hub.publish, nobody
         await desk.runtime.delete(OPS, OPERATOR)
         await send(desk.runtime, CRON, "say unheard words")
         await desk.runtime.drained()
-        desk.runtime._hub.publish = publish
-        desk.runtime._hub.passing(Reloaded())
+        desk.runtime.hub.publish = publish
+        desk.runtime.hub.passing(Reloaded())
         await desk.said("ops: this session was deleted")
         await desk.select(CRON)
         await desk.shows("unheard words")

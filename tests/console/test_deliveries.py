@@ -280,7 +280,7 @@ async def test_what_channels_and_agents_say_is_cleaned_and_never_markup(state: P
         await desk.press("ctrl+p")
         await desk.write("drop")
         await desk.press("escape", "escape", "escape")
-        assert not desk.app._exit
+        assert desk.app.return_code is None
 
 
 async def test_a_long_text_is_cut_and_says_so(state: Path) -> None:

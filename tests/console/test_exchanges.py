@@ -51,12 +51,12 @@ class Door:
         self.error = error
         self.texts: list[str] = []
 
-    async def deliver(self, delivery: OutgoingText) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Take a text, or fail."""
         await self.open.wait()
         if self.error is not None:
             raise self.error
-        self.texts.append(delivery.text)
+        self.texts.append(outgoing.text)
 
 
 LOOP = {

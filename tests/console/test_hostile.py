@@ -68,7 +68,7 @@ async def test_markup_in_a_label_is_shown_as_it_is_everywhere(fleet: Path, label
         await desk.at_rest()
         await desk.select(MAIN)
         await desk.shows("SPAWNS  of main")
-        assert not desk.app._exit
+        assert desk.app.return_code is None
 
 
 async def test_markup_in_a_key_and_in_what_is_refused(fleet: Path) -> None:

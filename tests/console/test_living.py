@@ -206,7 +206,7 @@ async def test_leaving_with_a_run_asks_and_may_stay(fleet: Path) -> None:
             await desk.shows("1 run is at work")
             await desk.press("escape")
             assert desk.app.screen is desk.screen
-            assert not desk.app._exit
+            assert desk.app.return_code is None
         agent.release()
         await desk.at_rest()
 
@@ -219,9 +219,9 @@ async def test_leaving_may_wait_for_the_end(fleet: Path) -> None:
         await desk.press("q")
         await desk.press("w")
         await desk.until(lambda: "leaving when all runs have ended" in desk.standing)
-        assert not desk.app._exit
+        assert desk.app.return_code is None
         agent.release()
-        await desk.until(lambda: desk.app._exit)
+        await desk.until(lambda: desk.app.return_code is not None)
         assert (await desk.session(OPS)).status == "done"
 
 
@@ -233,7 +233,7 @@ async def test_leaving_now_keeps_what_was_said(fleet: Path) -> None:
         await desk.shows("the first half")
         await desk.press("q")
         await desk.press("l")
-        await desk.until(lambda: desk.app._exit)
+        await desk.until(lambda: desk.app.return_code is not None)
     async with console(fleet) as desk:
         assert (await desk.session(OPS)).status == "interrupted"
         await desk.shows("the first half")
@@ -249,7 +249,7 @@ async def test_what_the_operator_reads_stays_when_its_sub_agent_is_done(fleet: P
         await desk.at_rest()
         desk.screen.parts.sessions.release()
         await send(desk.runtime, MAIN, "say something else")  # the list is put in order anew
-        await desk.until(lambda: desk.screen.parts.sessions._placed[0].key == MAIN)
+        await desk.until(lambda: desk.screen.parts.sessions.keys[0] == MAIN)
         await desk.pilot.pause()
         assert desk.screen.parts.main.key == desk.selected == child
         await desk.press("escape")
@@ -262,7 +262,7 @@ async def test_what_comes_while_it_is_closed_breaks_nothing(fleet: Path) -> None
     async with console(fleet) as desk:
         await send(desk.runtime, OPS, "say last words")
     desk.app.view_model.changes.noted.rows.add(OPS)
-    contextvars.Context().run(desk.app._show_changes)  # as Textual calls what was asked for before the end
+    contextvars.Context().run(desk.app.show_changes)  # as Textual calls what was asked for before the end
 
 
 # Two consoles
@@ -341,7 +341,7 @@ async def test_the_order_is_held_under_the_cursor_and_says_so(fleet: Path) -> No
     async with console(fleet) as desk:
         seconds = time.monotonic()
         desk.app.monotonic = lambda: seconds
-        shown = [placed.key for placed in desk.screen.parts.sessions._placed]
+        shown = desk.screen.parts.sessions.keys
         await desk.press("j", "k")
         await send(desk.runtime, CRON, "say up with me")
         await desk.until(lambda: desk.order[0] == CRON)
@@ -349,14 +349,14 @@ async def test_the_order_is_held_under_the_cursor_and_says_so(fleet: Path) -> No
         await desk.until(lambda: desk.screen.parts.sessions.held)
         desk.screen.picture.tick()
         await desk.shows("order held")
-        assert [placed.key for placed in desk.screen.parts.sessions._placed] == shown
+        assert desk.screen.parts.sessions.keys == shown
         assert desk.selected == OPS
         seconds += HOLD_SECONDS - 0.6
         desk.screen.picture.tick()
-        assert [placed.key for placed in desk.screen.parts.sessions._placed] == shown
+        assert desk.screen.parts.sessions.keys == shown
         seconds += 0.2
         desk.screen.picture.tick()
-        await desk.until(lambda: desk.screen.parts.sessions._placed[0].key == CRON)
+        await desk.until(lambda: desk.screen.parts.sessions.keys[0] == CRON)
         assert "order held" not in desk.picture
         assert desk.selected == OPS, "the cursor stays on its session"
 
@@ -367,10 +367,10 @@ async def test_a_gap_during_a_reply_loses_no_word_of_it(fleet: Path) -> None:
         await begin(desk.runtime, OPS, "go")
         await desk.open(OPS)
         await desk.shows("the first half")
-        (feed,) = desk.runtime._hub._feeds
+        (feed,) = desk.runtime.hub.feeds
         while not feed.behind:  # as if the screen had not looked for a while
             feed.put(Delta(OPS, "another-run", 0, "text", 0, "lost words"))
-        await desk.until(lambda: not feed.behind and not feed._queue and not feed._missed)
+        await desk.until(lambda: not feed.behind and not feed.pending)
         await desk.until(lambda: "the first half" in desk.picture and "lost words" not in desk.picture)
         play.go.set()
         await desk.shows("the first half and the second", "0 running")

@@ -232,6 +232,7 @@ def test_the_default_decides_where_no_rule_applies() -> None:
     rules = RuleSet(send_policy=SendPolicy((Rule("deny", Match(channel="sms")),), "deny"))
     subject = subject_of(MAIN, rules, {})
     assert [line.standing for line in rule_lines(rules.send_policy, subject)] == [""]
+    assert subject.decision is not None
     assert subject.decision.decided_by == ("session.sendPolicy.default",)
 
 
@@ -289,4 +290,4 @@ async def test_names_keys_and_rules_are_cleaned_and_never_markup(fleet: Path, si
         await desk.write("policy")
         await desk.press("escape")
         assert not {"\x1b", "\x9b", "\u202e"} & set(desk.picture)
-        assert not desk.app._exit
+        assert desk.app.return_code is None

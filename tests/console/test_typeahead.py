@@ -8,6 +8,7 @@ from textual.events import Key, Paste
 
 from console.screens.send import SendDialog
 from console.screens.spawn import SpawnDialog
+from console.typeahead import Arrived
 from tests.console.driver import MAIN, OPS, console
 
 NAMED = {" ": "space", "/": "slash"}
@@ -79,15 +80,28 @@ async def test_what_follows_a_dialog_that_was_closed_goes_on(fleet: Path) -> Non
 async def test_keys_that_never_come_to_their_end_hold_up_nothing_for_long(
     fleet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def nothing(_behind: object) -> None:
+        """Hear nothing of it."""
+
     monkeypatch.setattr("console.typeahead.PATIENCE_SECONDS", 0.05)
     async with console(fleet) as desk:
-        monkeypatch.setattr(desk.app.typeahead, "arrived", lambda behind: None)
+        monkeypatch.setattr(desk.app.typeahead, "arrived", nothing)
         type_at_once(desk.app, "i", "type:onward")
         await desk.until(lambda: desk.composer.text == "onward")
 
 
-async def test_a_key_that_never_comes_to_its_end_holds_up_nothing_for_long(fleet: Path) -> None:
+async def test_a_key_that_never_comes_to_its_end_holds_up_nothing_for_long(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with console(fleet) as desk:
-        desk.app.typeahead._under_way = True
+        arrived, lost = desk.app.typeahead.arrived, list[Arrived]()
+
+        def lose_the_first(behind: Arrived) -> None:
+            if lost:
+                arrived(behind)
+            lost.append(behind)
+
+        monkeypatch.setattr(desk.app.typeahead, "arrived", lose_the_first)
         type_at_once(desk.app, "i", "type:on")
         await desk.until(lambda: desk.composer.text == "on")
+        assert lost

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ OTHER = "agent:main:other"
 
 
 @contextlib.asynccontextmanager
-async def hearing(gateway: Gateway, *keys: str | None, after: int | None = None) -> AsyncIterator[Listener]:
+async def hearing(gateway: Gateway, *keys: str | None, after: int | None = None) -> AsyncGenerator[Listener]:
     """Subscribe, watch, and make sure that it has arrived: a read waits for it."""
     feed = gateway.subscribe(after)
     for key in keys:
@@ -64,8 +64,8 @@ def revs(listener: Listener) -> list[int]:
 
 async def test_only_watched_sessions_give_messages(port: Way) -> None:
     async with hearing(port.gateway, MAIN) as listener:
-        await send(port.gateway, "main", "hello")  # pyright: ignore[reportArgumentType]
-        await send(port.gateway, OTHER, "hello")  # pyright: ignore[reportArgumentType]
+        await send(port.gateway, "main", "hello")
+        await send(port.gateway, OTHER, "hello")
         await until(lambda: ended(listener, 2))
         assert {event.key for event in listener.of(MessageAppended)} == {MAIN}
         assert [event.message.role for event in listener.of(MessageAppended)] == ["user", "assistant"]
@@ -170,7 +170,7 @@ async def test_exchanges_and_deliveries_are_told(port: Way) -> None:
     for key in ("main", OTHER):
         await send(port.runtime, key, "hello")
     async with hearing(port.gateway) as listener:
-        await call(port.gateway, "sessions_send", Operator(MAIN), sessionKey=OTHER, message="say hi")  # pyright: ignore[reportArgumentType]
+        await call(port.gateway, "sessions_send", Operator(MAIN), sessionKey=OTHER, message="say hi")
         await until(lambda: any(event.exchange.state == "ended" for event in listener.of(ExchangeChanged)))
         await until(lambda: listener.of(DeliveryChanged))
         assert listener.of(DeliveryChanged)[-1].delivery in await port.gateway.deliveries(limit=5)
@@ -210,7 +210,7 @@ async def test_new_rules_are_in_force_when_their_event_comes(how: str, state: Pa
 @pytest.mark.parametrize("how", REMOTE)
 async def test_how_the_gateway_itself_fares_is_told_from_this_end(how: str, state: Path) -> None:
     async with way(how, state, backends=Agent()) as port, hearing(port.gateway) as listener:
-        port.runtime._hub.passing(ConnectionChanged(port.runtime.connection))
+        port.runtime.hub.passing(ConnectionChanged(port.runtime.connection))
         await until(lambda: listener.of(ConnectionChanged))
         told = listener.of(ConnectionChanged)[0].connection
         assert (told.state, told.address, told.version) == ("live", port.native.link.connection.address, told.version)

@@ -48,7 +48,7 @@ async def test_a_scope_limits_what_is_seen(port: Way) -> None:
         (One(OTHER), {OTHER}),
         (Tree(MAIN), {MAIN}),
         (Agents(frozenset({"main"})), {MAIN, OTHER}),
-        (Agents(frozenset({"ghost"})), set()),
+        (Agents(frozenset({"ghost"})), set[str]()),
     ):
         page = await port.gateway.list_sessions(SessionQuery(), scope)
         assert {session.key for session in page.sessions} == keys

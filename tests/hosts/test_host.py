@@ -156,12 +156,11 @@ async def test_a_message_that_was_on_its_way_is_accepted_once(state: Path) -> No
 async def test_only_what_is_looked_at_is_asked_of_the_owner(state: Path) -> None:
     async with hosted(state) as owner, hosted(state) as other:
         feed = other.runtime.subscribe()
-        following = other.runtime._following
         for number in range(5):
             feed.watch(f"cron:job-{number}")
             feed.unwatch(f"cron:job-{number}")
         feed.watch(MAIN)
-        assert following._watched == {MAIN}
+        await until(lambda: owner.runtime.hub.all_watched() == frozenset({MAIN}))
         assert await say(owner, "say hi") == "hi"
         feed.close()
 

@@ -61,7 +61,7 @@ async def test_what_may_be_something_else_stays(store: Store, theirs: Older | Ne
     if case == "unproven":
         talk.reply("w0 w1", stopReason="aborted")
     elif case == "tools":
-        call = {"type": "toolCall", "id": "c", "name": "x", "arguments": {}}
+        call: dict[str, Any] = {"type": "toolCall", "id": "c", "name": "x", "arguments": {}}
         end(talk, "", content=[{"type": "text", "text": "w0 w1"}, call])
     elif case != "alone":
         end(talk, "w0" if case == "words" else "w0 w1", OTHER if case == "run" else RUN)

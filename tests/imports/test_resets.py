@@ -47,7 +47,7 @@ async def test_what_the_row_lists_and_what_the_records_name_comes_first_in_its_o
     aside(theirs, "first", FIRST, WHEN[0])
     aside(theirs, "second", SECOND, WHEN[1])
     record_runs(theirs, FIRST, MAIN)
-    listed = {"usageFamilyKey": MAIN, "usageFamilySessionIds": [SECOND, SID]}
+    listed: dict[str, Any] = {"usageFamilyKey": MAIN, "usageFamilySessionIds": [SECOND, SID]}
     theirs.put(MAIN, words("now"), sessionStartedAt=START + 90_000, **listed)
     report = await bring(store, theirs)
     assert (report.imported, report.messages, report.transcripts, report.notices) == (1, 3, 3, [])

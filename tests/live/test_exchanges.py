@@ -240,8 +240,9 @@ async def test_what_the_desk_knows_stays_true(state: Path, queue: int, monkeypat
         await until(lambda: desk.exchanges.announce(exchange.exchange_id) is not None)
         stored = await runtime.exchange(exchange.exchange_id)
         assert stored is not None
-        assert stored[1] is not None
-        await until(lambda: desk.exchanges.announce(exchange.exchange_id) == stored[1]._replace(text=""))
+        announce = stored[1]
+        assert announce is not None
+        await until(lambda: desk.exchanges.announce(exchange.exchange_id) == announce._replace(text=""))
         assert exchange == stored[0]
         steps = desk.transcripts.opened[MAIN].steps
         assert {step.kind for step in steps.values()} == {"reply"}

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from console.live.view_model import ViewModel
 from core.gateway import HistoryPage
 from core.model.access import Scope
 from core.model.errors import Forbidden, Invalid, NotFound, SwitchboardError, Unavailable
-from core.model.events import Gap, MessageAppended
+from core.model.events import DurableEvent, Gap, MessageAppended
 from core.runtime.gateway import Runtime
 from tests.support.lines import Line
 from tests.support.runtimes import MAIN, running, send, until
@@ -42,7 +42,7 @@ async def desk_on(runtime: Runtime) -> AsyncGenerator[tuple[ViewModel, Synchroni
 
     line = Closed(runtime)
     line.become(name="far")
-    fleet = MultiGateway({"far": line})
+    fleet = MultiGateway({"far": line.gateway})
     desk = ViewModel(fleet, Memory())
     synchronizer = Synchronizer(desk)
     await synchronizer.load()
@@ -96,18 +96,20 @@ async def test_a_hole_that_cannot_be_filled_says_why_and_is_filled_after_a_gap(
         async with desk_on(runtime) as (desk, synchronizer, line):
             key = next(iter(desk.book.rows))
             transcript = await desk.transcripts.open(key)
-            publish, runtime._hub.publish = (
-                runtime._hub.publish,
-                lambda events: publish([each for each in events if not isinstance(each, MessageAppended)]),
-            )
+            publish = runtime.hub.publish
+
+            def without_messages(events: Sequence[DurableEvent]) -> None:
+                publish([each for each in events if not isinstance(each, MessageAppended)])
+
+            runtime.hub.publish = without_messages
             line.problem = error
             await send(runtime, MAIN, "say two")
             await runtime.drained()
             await until(lambda: transcript.last == 4 and transcript.why_missing(4))
             assert transcript.why_missing(4) == error.message
-            runtime._hub.publish = publish
+            runtime.hub.publish = publish
             line.problem = None
-            await synchronizer._apply(Gap("far"))
+            await synchronizer.apply(Gap("far"))
             await until(lambda: not transcript.refused)
             assert transcript.item(4) is None
             desk.transcripts.fetch_wanted(transcript)

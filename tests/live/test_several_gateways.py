@@ -34,7 +34,7 @@ async def following(folder: Path) -> AsyncGenerator[tuple[ViewModel, Synchronize
         await send(here, "main", "hello")
         await send(prod, "main", "hello")
         line = Line(prod)
-        desk = ViewModel(MultiGateway({"": here, "prod": line}), Memory())
+        desk = ViewModel(MultiGateway({"": here, "prod": line.gateway}), Memory())
         synchronizer = Synchronizer(desk)
         await synchronizer.load()
         synchronizer.configure()
@@ -55,11 +55,11 @@ async def test_a_slow_transcript_elsewhere_keeps_no_other_event_waiting(tmp_path
             await answers.wait()
             return await prod.history(*args, **kwargs)
 
-        line.history = slowly
+        line.gateway.history = slowly
         transcript = desk.transcripts.opened[THERE]
         session = desk.book.rows[THERE].session
         changed = SessionChanged(session.rev + 1, session._replace(rev=session.rev + 1, last_seq=4))
-        await asyncio.wait_for(synchronizer._apply(changed), 5)
+        await asyncio.wait_for(synchronizer.apply(changed), 5)
         await asked.wait()
         await send(here, "agent:main:new", "hello")
         await until(lambda: "agent:main:new" in desk.book.rows)
@@ -77,11 +77,11 @@ async def test_rows_of_a_lost_gateway_stay_and_are_read_again_when_it_is_back(tm
         assert desk.silent_ms(MAIN) is None
         assert (desk.silent_ms(THERE) or 0) >= 5_000
         assert desk.now_ms(THERE) <= desk.now_ms(MAIN) - 4_000
-        prod._hub.passing(Reloaded())
-        await until(lambda: "prod" in synchronizer._void)
+        prod.hub.passing(Reloaded())
+        await until(lambda: "prod" in synchronizer.void)
         assert THERE in desk.book.rows
         line.become(state="live")
-        await until(lambda: not synchronizer._void)
+        await until(lambda: not synchronizer.void)
         assert desk.silent_ms(THERE) is None
         assert set(desk.book.rows) == {MAIN, THERE}
 
@@ -93,9 +93,9 @@ async def test_only_the_gateway_that_was_reloaded_is_read_again(tmp_path: Path) 
         mine, theirs = desk.transcripts.opened[MAIN], desk.transcripts.opened[THERE]
         ghost = make_session("@prod:agent:main:ghost", rev=10**9)
         desk.book.apply(SessionChanged(ghost.rev, ghost))
-        prod._hub.passing(Reloaded())
+        prod.hub.passing(Reloaded())
         await until(lambda: ghost.key not in desk.book.rows)
-        await until(lambda: not synchronizer._void)
+        await until(lambda: not synchronizer.void)
         assert desk.transcripts.opened[MAIN] is mine
         assert desk.transcripts.opened[THERE] is not theirs
 
@@ -108,7 +108,7 @@ async def test_drafts_and_what_was_seen_stay_with_a_gateway_that_is_put_away(tmp
         desk.gateway.remove("prod")
         await until(lambda: THERE not in desk.book.rows)
         assert synchronizer.unseen()[THERE] == 2
-        desk.gateway.add("prod", line)
+        desk.gateway.add("prod", line.gateway)
         await until(lambda: THERE in desk.book.rows)
         assert desk.book.rows[THERE].unread == 2
         assert desk.memory.drafts[THERE] == "half"

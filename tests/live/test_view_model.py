@@ -20,7 +20,7 @@ from core.model.sessions import Session, SessionPage, SessionQuery
 from core.rules.policy import PolicyDecision, Rule, SendPolicy, decide
 from core.runtime.gateway import Runtime
 from tests.live.samples import make_session
-from tests.support.runtimes import MAIN, running, send, session, until
+from tests.support.runtimes import MAIN, nobody, running, send, session, until
 
 OPS = "agent:main:discord:group:ops"
 OTHER = "agent:main:other"
@@ -44,11 +44,11 @@ async def following(runtime: Runtime, *keys: str) -> AsyncGenerator[ViewModel]:
 
 async def unheard(runtime: Runtime, *deeds: Any) -> None:
     """Change the store without any subscriber hearing of it, as if it were another one."""
-    publish, runtime._hub.publish = runtime._hub.publish, lambda events: None
+    publish, runtime.hub.publish = runtime.hub.publish, nobody
     for deed in deeds:
         await deed
     await runtime.drained()
-    runtime._hub.publish = publish
+    runtime.hub.publish = publish
 
 
 async def test_a_deleted_session_leaves_the_book_and_the_open_transcripts(runtime: Runtime) -> None:
@@ -100,7 +100,7 @@ async def test_after_a_reload_everything_is_read_again(runtime: Runtime) -> None
         assert desk.transcripts.opened[MAIN].last == 2
         last = (await session(runtime, MAIN)).last_seq
         assert last >= 4
-        runtime._hub.passing(Reloaded())
+        runtime.hub.passing(Reloaded())
         await until(lambda: desk.transcripts.opened[MAIN].last == last and list(desk.transcripts.opened) == [MAIN])
         assert desk.transcripts.opened[MAIN] is not before
         assert OPS not in desk.book.rows
@@ -130,11 +130,11 @@ async def test_a_reload_that_fails_is_made_up_for_when_the_way_is_back(state: Pa
             await send(writer, OPS, "hello")
             runtime.is_away = True
             for event in (Reloaded(), ConnectionChanged(Connection("lost", "no answer"))):
-                runtime._hub.passing(event)
+                runtime.hub.passing(event)
             await until(lambda: desk.changes.take().connections)
             assert OPS not in desk.book.rows
             runtime.is_away = False
-            runtime._hub.passing(ConnectionChanged(Connection("live")))
+            runtime.hub.passing(ConnectionChanged(Connection("live")))
             await until(lambda: OPS in desk.book.rows)
         await runtime.close()
 

@@ -1,6 +1,7 @@
 """H2: messages in the raw transcript format."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -130,7 +131,8 @@ def test_usages_add_up(usages: list[Usage]) -> None:
     assert total.input == sum(usage.input for usage in usages)
     assert total.context == sum(usage.context for usage in usages)
     costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
-    assert total.cost_usd == (pytest.approx(sum(costs)) if costs else None)
+    assert (total.cost_usd is None) == (not costs)
+    assert math.isclose(total.cost_usd or 0.0, sum(costs), rel_tol=1e-6, abs_tol=1e-12)
 
 
 def test_a_brief_message_cuts_what_is_long_and_says_how_much() -> None:

@@ -28,7 +28,7 @@ async def two_gateways(folder: Path) -> AsyncGenerator[Two]:
     """Start two runtimes and make a fleet of them."""
     async with running(folder / "here") as here, running(folder / "prod") as prod:
         line = Line(prod)
-        yield Two(MultiGateway({"": here, "prod": line}), here, prod, line)
+        yield Two(MultiGateway({"": here, "prod": line.gateway}), here, prod, line)
 
 
 @pytest.fixture

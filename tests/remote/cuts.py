@@ -28,14 +28,14 @@ class Way:
         self.open.set()
         self.cut_answer_of: set[str] = set()
         self.asked: list[str] = []
-        self._state = state
+        self.state = state
         self._transports: list[_Cuttable] = []
 
     async def dial(self) -> Transport:
         """Connect, if the way is open."""
         if not self.open.is_set():
             raise ConnectionRefusedError(111, "the way is cut")
-        transport = _Cuttable(await dial(self._state), self)
+        transport = _Cuttable(await dial(self.state), self)
         self._transports.append(transport)
         return transport
 

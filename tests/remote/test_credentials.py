@@ -20,7 +20,7 @@ from tests.support.clock import FakeClock
 
 def test_the_device_key_is_made_once_however_many_want_it(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        devices = list(pool.map(lambda _: load_device(tmp_path), range(32)))
+        devices = list(pool.map(load_device, [tmp_path] * 32))
     assert len({device.id for device in devices}) == 1
     path = tmp_path / "identity" / "device.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.server import serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request as HttpRequest
 from websockets.http11 import Response as HttpResponse
 
@@ -157,7 +157,7 @@ async def test_frames_that_should_not_be_are_survived_and_events_keep_their_orde
             "features": None,
             "policy": {"tickIntervalMs": "x"},
         }
-        await conversation.answer(request, hello | {"later": {"deep": []}})
+        await conversation.answer(request, hello | {"later": {"deep": list[str]()}})
         for frame in ("not json", "[]", '{"type":"event"}', '{"type":"what","id":"1"}', '{"type":"res","ok":true}'):
             await conversation.send(frame)
         await conversation.send(json.dumps({"type": "res", "id": "nobody asked", "ok": True}))
@@ -344,14 +344,14 @@ async def test_attempts_come_further_apart_and_never_at_the_same_moment(tmp_path
 async def test_what_answers_and_is_no_gateway_is_said_and_a_redirect_is_not_followed(tmp_path: Path) -> None:
     tried: list[str] = []
 
-    def elsewhere(connection: object, request: HttpRequest) -> HttpResponse:
+    def elsewhere(connection: ServerConnection, request: HttpRequest) -> HttpResponse:
         tried.append(request.path)
         if len(tried) == 1:
             headers = {"Location": f"ws://127.0.0.1:{target.port}/"}
-            response = connection.respond(302, "elsewhere\n")  # type: ignore[attr-defined]
+            response = connection.respond(302, "elsewhere\n")
             response.headers.update(headers)
             return response
-        return connection.respond(404, "nothing here\n")  # type: ignore[attr-defined]
+        return connection.respond(404, "nothing here\n")
 
     clock = FakeClock()
     async with scripted(friendly) as target, serve(_nobody, "127.0.0.1", 0, process_request=elsewhere) as server:

@@ -66,7 +66,7 @@ class Theirs:
             elif (sentence := self._refusal(request["method"], request["params"])) is not None:
                 await conversation.refuse(request, "INVALID_REQUEST", sentence)
             else:
-                await conversation.answer(request, self._answer(request["method"], request["params"]))
+                await conversation.answer(request, self.answer(request["method"], request["params"]))
 
     async def tell(self, event: str, payload: dict[str, Any]) -> None:
         """Tell everybody who is connected."""
@@ -113,7 +113,7 @@ class Theirs:
             return f"invalid {method} params: at root: unexpected property '{lacking[0]}'"
         return refusal(self.version, method, params, selection=self.selection)
 
-    def _answer(self, method: str, params: dict[str, Any]) -> object:
+    def answer(self, method: str, params: dict[str, Any]) -> object:
         match method:
             case "sessions.list":
                 offset, archived = params.get("offset", 0), params.get("archived", False)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.keys import parse
+from core.model.sessions import Override
 from core.rules.policy import Match, PolicyDecision, Rule, SendPolicy, explain
 
 SESSIONS = {
@@ -21,10 +22,10 @@ SESSIONS = {
 CHANNELS = (None, "discord", "slack")
 CHAT_TYPES = (None, "direct", "group", "channel")
 PREFIXES = (None, "agent:main:", "discord:group:", "Discord:Group:", "agent:main:discord", "cron:", "x")
-ACTIONS = ("allow", "deny")
+ACTIONS: tuple[Override, ...] = ("allow", "deny")
 
 
-def decision(policy: SendPolicy, override: str | None, key: str) -> PolicyDecision:
+def decision(policy: SendPolicy, override: Override | None, key: str) -> PolicyDecision:
     """Return what the rules say of one of the sessions above."""
     return explain(policy, override, key=key, channel=SESSIONS[key], chat_type=parse(key).chat_type)
 
@@ -63,7 +64,7 @@ RULES = [
 @pytest.mark.spec("P1", "P2", "P5")
 @pytest.mark.parametrize("default", ACTIONS)
 @pytest.mark.parametrize("override", [None, "allow", "deny"])
-def test_every_single_rule_decides_as_the_documents_say(default: str, override: str | None) -> None:
+def test_every_single_rule_decides_as_the_documents_say(default: Override, override: Override | None) -> None:
     for rule, key in itertools.product(RULES, SESSIONS):
         policy = SendPolicy((rule,), default)
         found = decision(policy, override, key)
@@ -80,7 +81,7 @@ def test_every_single_rule_decides_as_the_documents_say(default: str, override: 
     st.sampled_from(sorted(SESSIONS)),
 )
 def test_many_rules_decide_as_the_documents_say(
-    rules: tuple[Rule, ...], default: str, override: str | None, key: str
+    rules: tuple[Rule, ...], default: Override, override: Override | None, key: str
 ) -> None:
     policy = SendPolicy(rules, default)
     found = decision(policy, override, key)

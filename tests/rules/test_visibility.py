@@ -7,7 +7,7 @@ import pytest
 
 from core.model.access import OPERATOR, Agents, All, One, Operator, Scope, SessionCaller, Tree
 from core.rules.ruleset import AgentRules, RuleSet
-from core.rules.visibility import AgentToAgent, VisibilityRules, grant
+from core.rules.visibility import AgentToAgent, SandboxVisibility, Visibility, VisibilityRules, grant
 
 AGENT_IDS = frozenset({"main", "ops", "lab"})
 PARENTS: dict[str, str | None] = {
@@ -77,7 +77,7 @@ PEERS = [
 
 @pytest.mark.spec("V1", "V2", "V3")
 @pytest.mark.parametrize("visibility", ["self", "tree", "agent", "all"])
-def test_what_a_session_sees_is_what_the_documents_say(visibility: str) -> None:
+def test_what_a_session_sees_is_what_the_documents_say(visibility: Visibility) -> None:
     for caller, sandboxed, sandbox, peers in itertools.product(PARENTS, (False, True), ("spawned", "all"), PEERS):
         found = grant(
             SessionCaller(caller),
@@ -94,7 +94,9 @@ def test_what_a_session_sees_is_what_the_documents_say(visibility: str) -> None:
 
 @pytest.mark.spec("V3")
 @pytest.mark.parametrize(("own", "usual"), [("spawned", "all"), ("all", "spawned"), (None, "all"), (None, "spawned")])
-def test_what_an_agent_itself_says_of_its_sandbox_comes_first(own: str | None, usual: str) -> None:
+def test_what_an_agent_itself_says_of_its_sandbox_comes_first(
+    own: SandboxVisibility | None, usual: SandboxVisibility
+) -> None:
     agents = {name: AgentRules(name, sandboxed=True, sandbox=own if name == "ops" else None) for name in AGENT_IDS}
     rules = RuleSet(agents=agents, visibility=VisibilityRules("agent", sandbox=usual))
     found, lab = rules.grant(SessionCaller("agent:ops:main")), rules.grant(SessionCaller("agent:lab:main"))

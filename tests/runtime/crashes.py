@@ -9,6 +9,9 @@ it, or some turns of the event loop after everybody has. What is on disk then is
 would have left; SQLite's own part of that is for the real kills of `tests.tools.kills`.
 """
 
+# It breaks the writer from inside:
+# pyright: reportPrivateUsage=false
+
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -60,7 +63,7 @@ class MortalWriter(database._Writer):
         self._count = 0
         self._loop = asyncio.get_running_loop()
         self._tell = store._on_commit
-        super().__init__(store._path, store.clock, finish, self._told)
+        super().__init__(store._path, store.clock, finish, self._acknowledged)
 
     def _commit(self, group: Sequence[Any]) -> None:
         if self._doom.dead:
@@ -73,7 +76,7 @@ class MortalWriter(database._Writer):
         if self._count >= self._doom.commits and self._doom.moment == "after":
             self._doom.die(self._loop)
 
-    def _told(self, jobs: Sequence[Any]) -> None:
+    def _acknowledged(self, jobs: Sequence[Any]) -> None:
         if self._doom.dead:
             return
         self._tell(jobs)

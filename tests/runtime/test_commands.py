@@ -157,7 +157,7 @@ async def test_abort(state: Path) -> None:
     async with running(state, backends=Agent(hangs)) as runtime:
         await begin(runtime, MAIN, "one")
         await begin(runtime, MAIN, "two")
-        await until(lambda: runtime._reply_under_way(MAIN))
+        await until(lambda: runtime.reply_under_way(MAIN))
         with pytest.raises(Conflict, match="is at work"):
             await send(runtime, "main", "/reset")
         assert (await send(runtime, "main", "/abort"))["reply"] == "stopped 2 runs"

@@ -156,7 +156,7 @@ async def test_closing_a_feed_or_the_runtime_ends_the_stream(state: Path) -> Non
     async with running(state) as runtime:
         async with listening(runtime) as listener:
             pass
-        assert listener.feed not in runtime._hub._feeds
+        assert listener.feed not in runtime.hub.feeds
         left = runtime.subscribe()
     assert [event async for event in left] == []
 
@@ -419,7 +419,7 @@ async def test_what_concerns_the_gateway_as_a_whole_is_told_to_everybody(runtime
     async with listening(runtime) as listener:
         told = [ConnectionChanged(runtime.connection), Reloaded()]
         for event in told:
-            runtime._hub.passing(event)
+            runtime.hub.passing(event)
         await until(lambda: listener.events == told)
 
 

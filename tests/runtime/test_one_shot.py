@@ -11,6 +11,7 @@ from core.model.access import OPERATOR
 from core.model.errors import Unavailable
 from core.model.messages import text_block, tool_call_block
 from core.runtime.gateway import Runtime
+from core.runtime.runs.engine import Engine
 from core.store.database import Tx
 from tests.support.clock import FakeClock
 from tests.support.runtimes import MAIN, Agent, begin, call, running, send, session, until, words
@@ -20,10 +21,15 @@ OTHER = "agent:main:other"
 
 async def left_queued(state: Path) -> None:
     """Leave a queued run in two sessions."""
-    async with running(state, backends=Agent(), run_all=False) as runtime:
-        runtime._work.engine.open = lambda key: None  # type: ignore[method-assign] - as a process that detaches
-        for key in (MAIN, OTHER):
-            await begin(runtime, key, "left")
+
+    def leave(_engine: Engine, _key: str) -> None:
+        """Run nothing, as a process that detaches."""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "open", leave)
+        async with running(state, backends=Agent(), run_all=False) as runtime:
+            for key in (MAIN, OTHER):
+                await begin(runtime, key, "left")
 
 
 async def test_a_one_shot_command_runs_its_own_lane_only(state: Path) -> None:
@@ -89,7 +95,7 @@ async def test_a_disk_that_fills_up_in_mid_run(state: Path) -> None:
 
     async with running(state, backends=Agent(play), clock=clock) as runtime:
         ticket = await begin(runtime, MAIN, "go")
-        await until(lambda: runtime._reply_under_way(MAIN))
+        await until(lambda: runtime.reply_under_way(MAIN))
         await fill_disk(runtime)
         go.set()
         await clock.until_sleeping()
@@ -115,7 +121,7 @@ async def test_a_disk_that_fills_up_before_a_tool_is_called(state: Path) -> None
 
     async with running(state, backends=Agent(play), clock=clock) as runtime:
         ticket = await begin(runtime, MAIN, "go")
-        await until(lambda: runtime._reply_under_way(MAIN))
+        await until(lambda: runtime.reply_under_way(MAIN))
         await fill_disk(runtime)
         go.set()
         wait = asyncio.create_task(runtime.wait_run(ticket.run_id, None))
@@ -135,7 +141,7 @@ async def test_closing_while_the_disk_is_full_leaves_the_run_to_recovery(state: 
 
     async with running(state, backends=Agent(play)) as runtime:
         await begin(runtime, MAIN, "go")
-        await until(lambda: runtime._reply_under_way(MAIN))
+        await until(lambda: runtime.reply_under_way(MAIN))
         await fill_disk(runtime)
     async with running(state) as runtime:
         assert (await session(runtime, MAIN)).status == "interrupted"

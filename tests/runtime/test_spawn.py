@@ -114,7 +114,7 @@ async def test_words_of_the_model_cannot_fake_the_status(state: Path) -> None:
 async def test_an_aborted_subagent_is_posted_too(state: Path) -> None:
     async with running(state, SETTINGS, Agent(hangs)) as runtime:
         answer = await call(runtime, "sessions_spawn", task="find it")
-        await until(lambda: runtime._reply_under_way(answer["childSessionKey"]))
+        await until(lambda: runtime.reply_under_way(answer["childSessionKey"]))
         await runtime.abort(answer["childSessionKey"], OPERATOR)
         text = await told(runtime)
         assert "Status: aborted\nResult: half of it\nNotes: The run was aborted." in text
@@ -141,7 +141,7 @@ async def test_a_subagent_that_takes_too_long_is_stopped(state: Path, configured
     async with running(state, settings, Agent(hangs), clock=clock) as runtime:
         more = {} if configured else {"runTimeoutSeconds": 4}
         answer = await call(runtime, "sessions_spawn", task="find it", **more)
-        await until(lambda: runtime._reply_under_way(answer["childSessionKey"]) and clock.sleeping)
+        await until(lambda: runtime.reply_under_way(answer["childSessionKey"]) and clock.sleeping)
         await clock.advance(4)
         text = await told(runtime)
         assert "Status: timed_out\nResult: half of it\nNotes: The run was stopped after its limit of 4 s." in text

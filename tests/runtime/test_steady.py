@@ -1,5 +1,8 @@
 """What a runtime remembers has bounds that do not depend on how long it has worked; the long form is a command."""
 
+# It measures what grows inside:
+# pyright: reportPrivateUsage=false
+
 import asyncio
 from pathlib import Path
 

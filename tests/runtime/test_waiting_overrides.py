@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from console.cli.parser import run as command_line
+from console.screens.policy import PolicyScreen
 from core.config.settings import Settings
 from core.model.access import OPERATOR
 from core.model.sessions import NewSession, SessionPatch
@@ -115,7 +116,9 @@ async def test_the_rules_screen_shows_and_sets_it(state: Path) -> None:
         await desk.press("enter", "p")
         await desk.shows("✓ allow, by override", "allow, waits for its session", "1 override")
         assert await desk.runtime.overrides() == {GROUP: "allow"}
-        await desk.until(lambda: "waits for its session" in desk.app.screen.notice.text)
+        screen = desk.app.screen
+        assert isinstance(screen, PolicyScreen)
+        await desk.until(lambda: "waits for its session" in screen.notice.text)
         await desk.press("p")
         await desk.shows("⊘ deny, by override")
         await desk.press("p")

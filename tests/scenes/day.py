@@ -191,24 +191,24 @@ def _announce(turn: Turn, asked: str) -> Part:
 class Slack:
     """A channel that takes everything."""
 
-    async def deliver(self, delivery: OutgoingText) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Take a text."""
-        del delivery
+        del outgoing
 
 
 class Telegram:
     """A channel that is busy."""
 
-    async def deliver(self, delivery: OutgoingText) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Take nothing, and ask to be left alone for two hours."""
-        del delivery
+        del outgoing
         raise ChannelBusy("telegram is busy: too many requests", 7200.0)
 
 
 class Signal:
     """A channel that breaks down."""
 
-    async def deliver(self, delivery: OutgoingText) -> None:
+    async def deliver(self, outgoing: OutgoingText) -> None:
         """Leave it unknown whether the text was taken."""
         raise ConnectionResetError
 

@@ -22,6 +22,7 @@ from tests.scenes.day import Day, SceneHost, fixed_world
 from tests.scenes.elsewhere import CHECKOUT, DENIED, elsewhere
 from tests.scenes.script import CONFIG, DESIGN, MAIN, OPS, SUPPORT, TOKYO
 from tests.support.runtimes import until
+from tests.support.screens import segments_of, update_of
 
 SVG: Final = """\
 <svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -131,7 +132,7 @@ class Stage:
         self._seconds += 1.0  # rows move at most a few times a second
         if (
             desk.changes.is_told
-            or screen.picture._place_timer is not None
+            or screen.picture.place_timer is not None
             or screen.parts.sessions.selected not in {None, screen.parts.main.key}
         ):
             return False
@@ -165,7 +166,8 @@ def picture_of(app: App[None], mask: Callable[[str], str] | None = None) -> Pict
     """
     console = _drawn(app)
     if mask is not None:
-        console._record_buffer[:] = [segment._replace(text=mask(segment.text)) for segment in console._record_buffer]
+        recorded = segments_of(console)
+        recorded[:] = [segment._replace(text=mask(segment.text)) for segment in recorded]
     return _recorded(console, app.size.height)
 
 
@@ -178,15 +180,14 @@ def picture_of_rows(rows: Sequence[Text], width: int) -> Picture:
 
 
 def _recorded(console: Console, height: int) -> Picture:
-    palette = frozenset(_colours(console._record_buffer))
+    palette = frozenset(_colours(segments_of(console)))
     svg = console.export_svg(title="switchboard", code_format=SVG, unique_id="t", clear=False)
     return Picture(svg, tuple(console.export_text().split("\n")[:height]), palette)
 
 
 def _drawn(app: App[None]) -> Console:
     console = _recorder(*app.size)
-    stack = app._background_screens
-    console.print(app.screen._compositor.render_update(full=True, screen_stack=stack, simplify=True))
+    console.print(update_of(app))
     return console
 
 

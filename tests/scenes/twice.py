@@ -19,6 +19,7 @@ from tests.contract.ways import door, own_context
 from tests.scenes.day import Day, SceneHost, fixed_world
 from tests.scenes.pictures import Stage, staged
 from tests.scenes.script import CONFIG
+from tests.support.screens import inside
 from tests.support.servers import TOKEN
 
 NAME = "prod"
@@ -63,7 +64,7 @@ class Both:
         """Do the same in both."""
 
         async def do_in(stage: Stage) -> None:
-            with stage.app._context():
+            with inside(stage.app):
                 await play(stage)
 
         await asyncio.gather(do_in(self.here), do_in(self.there))

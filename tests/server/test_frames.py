@@ -7,7 +7,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Peer:
 
 
 @contextlib.asynccontextmanager
-async def upgraded(served: Served) -> AsyncIterator[Peer]:
+async def upgraded(served: Served) -> AsyncGenerator[Peer]:
     """Open a WebSocket by hand, and read the challenge."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     key = base64.b64encode(os.urandom(16)).decode()
@@ -110,7 +110,7 @@ async def test_fragments_together_are_no_more_than_one_frame(tmp_path: Path) -> 
 async def test_who_has_shown_a_token_may_send_more(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, upgraded(served) as peer:
         await peer.introduce()
-        asked = {"type": "req", "id": "h", "method": "health", "params": {}, "pad": "x" * 1_000_000}
+        asked: dict[str, Any] = {"type": "req", "id": "h", "method": "health", "params": {}, "pad": "x" * 1_000_000}
         peer.writer.write(frame(TEXT, json.dumps(asked).encode()))
         while (answer := await peer.next_text())["type"] != "res":
             pass

@@ -31,7 +31,7 @@ MORE: dict[str, dict[str, Any]] = {
     "tools.invoke": {"name": "agents_list"},
     "sessions.create": {},
 }
-SAYS_NOTHING = {
+SAYS_NOTHING: dict[str, dict[str, Any]] = {
     "sessions.describe": {"session": None},
     "sessions.get": {"messages": []},
     "sessions.delete": {"deleted": False},

@@ -467,6 +467,7 @@ async def test_a_history_is_bounded_without_being_asked_to_and_goes_on_where_it_
         for size in sizes:
             await served.runtime.store.write(lambda tx, size=size: say(tx, MAIN, "x" * size))
         seqs: list[list[int]] = []
+        page: dict[str, Any] = {}
         for _ in range(4):
             offset = sum(map(len, seqs))
             page = await client.ask("chat.history", sessionKey="main", offset=offset)

@@ -101,7 +101,7 @@ async def test_what_is_no_key_is_said(runtime: Runtime, key: object) -> None:
 
 async def test_what_only_reads_is_read_again(runtime: Runtime, tmp_path: Path) -> None:
     async with listening(runtime, tmp_path) as served, connected(served) as client:
-        call = {"name": "sessions_list", "args": {}, "idempotencyKey": "k"}
+        call: dict[str, Any] = {"name": "sessions_list", "args": {}, "idempotencyKey": "k"}
         before = (await client.ask("tools.invoke", **call))["output"]["details"]["count"]
         await client.ask("chat.send", sessionKey="main", message="say hi", idempotencyKey="1")
         assert (await client.ask("tools.invoke", **call))["output"]["details"]["count"] == before + 1

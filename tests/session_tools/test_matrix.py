@@ -24,9 +24,10 @@ from core.config.settings import AgentSettings, Settings
 from core.mcp import call as mcp_call
 from core.model.access import OPERATOR, Caller, Operator, SessionCaller
 from core.model.errors import Forbidden
+from core.model.keys import ChatType
 from core.model.messages import Usage, text_block
 from core.model.runs import RunRequest
-from core.model.sessions import SessionQuery
+from core.model.sessions import Override, SessionQuery
 from core.rules.limits import ToolFilter
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import AgentRules, RuleSet
@@ -69,7 +70,7 @@ CALLERS = (None, MAIN, GROUP, CHILD, BOX, OPS, BOXED)
 """None is the operator."""
 OVERRIDES = (None, "allow", "deny")
 
-Written = tuple[str, str | None, str | None, str | None]
+Written = tuple[Override, str | None, ChatType | None, str | None]
 """A rule: action, channel, chat type, prefix."""
 
 
@@ -181,7 +182,7 @@ def refused(
 def rules_of(policy: Policy, view: View) -> RuleSet:
     """Return the rules in force."""
     agents = {name: AgentRules(name, sandboxed=name == "box") for name in ("main", "ops", "box")}
-    rules: Any = [Rule(action, Match(*match)) for action, *match in policy.rules]
+    rules = [Rule(action, Match(channel, kind, prefix)) for action, channel, kind, prefix in policy.rules]
     words: Any = view  # the words of the tables are literals to the type checker
     default: Any = policy.default
     peers = AgentToAgent(view.peers is not None, view.peers)

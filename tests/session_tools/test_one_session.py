@@ -114,8 +114,10 @@ async def test_every_key_means_one_session_to_everybody(state: Path, agent: Agen
     async with running(state, settings(), agent) as runtime:
         listed: list[set[str]] = []
         for caller in (OPERATOR, SessionCaller("main"), SessionCaller(HELPER), SessionCaller("agent:helper:main")):
-            named = (await mcp_call(runtime, caller, "sessions_list", {"limit": 200})).structured_content or {}
-            keys = [row["key"] for row in named["sessions"]]
+            named: dict[str, Any] = (
+                await mcp_call(runtime, caller, "sessions_list", {"limit": 200})
+            ).structured_content or {}
+            keys: list[str] = [row["key"] for row in named["sessions"]]
             assert len(keys) == len(set(keys)), "no two rows have one key"
             listed.append(set(keys))
             for key, one in (("main", "main"), ("agent:boss:main", "main"), ("agent:helper:main",) * 2):
@@ -193,7 +195,7 @@ async def test_the_gateway_says_main(state: Path, agent: Agent) -> None:
         listener = await stack.enter_async_context(listening(server.runtime, "main"))
         clean("hello", socket.hello)
         clean("list", await socket.ask("sessions.subscribe", limit=100))
-        feed = {"feed": "f", "turn": 1, "watch": [], "all": True}
+        feed: dict[str, Any] = {"feed": "f", "turn": 1, "watch": [], "all": True}
         await socket.ask("port.subscribe", **feed)
         followed = stack.enter_async_context(http.stream("GET", "/sessions/main/history?follow=1&includeTools=1"))
         lines = (await followed).aiter_lines()

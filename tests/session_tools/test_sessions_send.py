@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ async def test_no_wait(state: Path) -> None:
 
 @pytest.mark.spec("S1", "S4")
 @pytest.mark.parametrize(("more", "seconds"), [({}, 30), ({"timeoutSeconds": 2.5}, 2.5)])
-async def test_a_wait_that_runs_out(state: Path, more: dict[str, object], seconds: float) -> None:
+async def test_a_wait_that_runs_out(state: Path, more: dict[str, Any], seconds: float) -> None:
     clock, agent = FakeClock(), Agent(held=True)
     async with running(state, backends=agent, clock=clock) as runtime:
         sending = asyncio.create_task(send(runtime, "main", "go", **more))

@@ -25,7 +25,7 @@ NAMES = {
 
 async def rename(stage: Stage) -> None:
     """Give sessions of one channel names of every kind."""
-    runtime = stage.app.host.runtime
+    runtime = stage.host.runtime
     for number, name in enumerate(NAMES.values()):
         key = f"agent:main:matrix:group:g{number}"
         await stage.day.ask(key, "Disk?")

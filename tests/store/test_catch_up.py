@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,8 @@ class Replica:
             case MessageAppended():
                 assert (event.key, event.message.seq) not in self.messages, "nothing twice"
                 self.messages[event.key, event.message.seq] = event
+            case _:
+                raise AssertionError(f"nothing here makes a {event}")
 
     def copy(self) -> "Replica":
         """Return one that knows the same."""
@@ -107,10 +110,7 @@ async def converges(operations: list[tuple[str, int]], groups: list[int], direct
         store.publish = publish
         rest = [(what, KEYS[place], number) for number, (what, place) in enumerate(operations)]
         for size in [*groups, len(rest)]:
-            writes = [
-                lambda tx, what=what, key=key, number=number: carry_out(tx, what, key, number)
-                for what, key, number in rest[:size]
-            ]
+            writes = [partial(carry_out, what=what, key=key, number=number) for what, key, number in rest[:size]]
             await asyncio.gather(*(store.write(write) for write in writes), return_exceptions=True)
             rest = rest[size:]
         for late in earlier:

@@ -10,7 +10,7 @@ import pytest
 
 from core.model.errors import Unavailable
 from core.store import sessions
-from core.store.database import Store
+from core.store.database import Store, Tx
 from tests.support.stores import ROOT, create, opened, other_connection, say
 
 KEY = "agent:main:main"
@@ -19,8 +19,8 @@ KEY = "agent:main:main"
 async def set_limit(store: Store, pages: int) -> None:
     """Let the database grow by that many pages and no more; SQLite then says that the disk is full."""
 
-    def limit(tx: object) -> None:
-        db = tx.db  # type: ignore[attr-defined] - the writer's own connection
+    def limit(tx: Tx) -> None:
+        db = tx.db  # the writer's own connection
         count = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count = {count + pages}")
 

@@ -221,7 +221,10 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def leave(room: int) -> None:
         disk.f_bavail = room
 
-    monkeypatch.setattr(guard.os, "statvfs", lambda _path: disk)
+    def looked_at(_path: object) -> Disk:
+        return disk
+
+    monkeypatch.setattr(guard.os, "statvfs", looked_at)
     return leave
 
 

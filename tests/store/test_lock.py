@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,12 @@ time.sleep(60)
 
 
 @pytest.fixture
-def holder(state: Path) -> "subprocess.Popen[str]":
-    """Return another process that owns the state directory."""
+def holder(state: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Give another process that owns the state directory."""
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(state)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
-    yield process  # type: ignore[misc] - a fixture
+    yield process
     process.kill()
     process.wait()
     process.stdout.close()

@@ -60,7 +60,10 @@ class Explaining:
         return self._db.execute(statement, values)
 
 
-def plans(db: sqlite3.Connection, read: Callable[[sqlite3.Connection], object]) -> list[str]:
+Read = Callable[[sqlite3.Connection], object]
+
+
+def plans(db: sqlite3.Connection, read: Read) -> list[str]:
     """Return the query plans of everything that a read asks the database."""
     explaining = Explaining(db)
     read(cast("sqlite3.Connection", explaining))
@@ -158,10 +161,11 @@ def test_the_newest_messages_cost_the_same_in_any_transcript(store: Store, inclu
 
 def test_catching_up_costs_what_was_missed(store: Store) -> None:
     now = last_rev(store.db)
-    for read in (
+    reads: tuple[Read, ...] = (
         lambda db: sessions.changed_since(db, now - 20),
         lambda db: runs.changed_since(db, now - 20),
-    ):
+    )
+    for read in reads:
         (plan,) = plans(store.db, read)
         assert "_by_rev (rev>?)" in plan
         assert no_scan(plan, "(sessions|runs)"), plan
@@ -181,7 +185,10 @@ def test_catching_up_costs_what_was_missed(store: Store) -> None:
 
 def test_bringing_a_file_up_to_date_costs_what_is_new(store: Store) -> None:
     long = session(store, LONG)
-    read = lambda db: jsonl.append_new(db, store.directory, LONG, long.session_id)  # noqa: E731 - read twice
+
+    def read(db: sqlite3.Connection) -> object:
+        return jsonl.append_new(db, store.directory, LONG, long.session_id)
+
     assert read(store.db) == LENGTHS[LONG]
     is_there, plan = plans(store.db, read)
     assert no_scan(is_there, "transcripts"), is_there

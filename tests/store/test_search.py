@@ -178,7 +178,7 @@ async def test_a_changed_label_is_found_and_the_old_one_is_not(state: Path) -> N
 
 @given(st.text(st.sampled_from("ab_%\\\"' "), min_size=1, max_size=6))
 def test_like_means_the_characters_themselves(text: str) -> None:
-    condition, needles = sessions._search_condition(text)
+    condition, needles = sessions.search_condition(text)
     assert condition.count("?") == len(needles)
     pattern = needles[-1]
     assert pattern.startswith("%")

@@ -50,5 +50,5 @@ def _state(task: Path) -> str:
 
 
 if _TASKS.is_dir():  # elsewhere Textual's own way has to do
-    textual.app.wait_for_idle = until_idle
-    textual.pilot.wait_for_idle = until_idle
+    for _module in (textual.app, textual.pilot):
+        vars(_module)["wait_for_idle"] = until_idle

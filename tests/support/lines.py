@@ -2,9 +2,9 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
-from core.gateway import Action
+from core.gateway import Action, Gateway
 from core.model.access import Scope
 from core.model.connection import REACHED, Connection
 from core.model.errors import Unavailable
@@ -37,6 +37,11 @@ class Line:
         self._connection = Connection("live", address="wss://gateway.example:18789", **facts)
 
     @property
+    def gateway(self) -> Gateway:
+        """It, as what it stands for."""
+        return cast("Gateway", self)
+
+    @property
     def connection(self) -> Connection:
         """How it is reached."""
         return self._connection
@@ -44,7 +49,7 @@ class Line:
     def become(self, **facts: Any) -> None:
         """Change how it is reached, and tell so."""
         self._connection = replace(self._connection, **facts)
-        self.runtime._hub.passing(ConnectionChanged(self._connection))
+        self.runtime.hub.passing(ConnectionChanged(self._connection))
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:
         """Return why an action is not allowed."""

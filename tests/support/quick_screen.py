@@ -5,6 +5,9 @@ costs. Here a screen is drawn once whenever the Pilot has waited, with what has 
 looks. Textual also parses the style sheets of each widget in each app anew; here each is parsed once.
 """
 
+# It replaces what Textual has inside:
+# pyright: reportPrivateUsage=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+
 from typing import Any
 
 from textual.css.model import RuleSet

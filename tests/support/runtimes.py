@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from core.agents.port import AgentEvent, Reply, TextDelta, Turn
 from core.channels import Channels
 from core.clock import Clock
 from core.config.settings import ModelSettings, Settings
-from core.gateway import Feed
+from core.gateway import Feed, Gateway
 from core.model.access import ALL, OPERATOR, Caller
+from core.model.events import DurableEvent
 from core.model.messages import Message, Usage, text_block
 from core.model.runs import RunRequest, RunTicket
 from core.model.sessions import Session
@@ -66,14 +67,19 @@ async def quiet(runtime: Runtime) -> None:
         await runtime.store.write(lambda tx: None)
 
 
-async def call(runtime: Runtime, name: str, caller: Caller = OPERATOR, /, **arguments: object) -> dict[str, Any]:
+def nobody(events: Sequence[DurableEvent]) -> None:
+    """Hear events in place of those who listen."""
+    del events
+
+
+async def call(gateway: Gateway, name: str, caller: Caller = OPERATOR, /, **arguments: object) -> dict[str, Any]:
     """Run a session tool."""
-    return await dispatch(runtime, caller, name, arguments)
+    return await dispatch(gateway, caller, name, arguments)
 
 
-async def send(runtime: Runtime, key: str, message: str, caller: Caller = OPERATOR, **more: object) -> dict[str, Any]:
+async def send(gateway: Gateway, key: str, message: str, caller: Caller = OPERATOR, **more: object) -> dict[str, Any]:
     """Run `sessions_send` and wait for the reply."""
-    return await call(runtime, "sessions_send", caller, sessionKey=key, message=message, **more)
+    return await call(gateway, "sessions_send", caller, sessionKey=key, message=message, **more)
 
 
 async def begin(runtime: Runtime, key: str, message: str, caller: Caller = OPERATOR, **more: Any) -> RunTicket:
@@ -122,6 +128,10 @@ class Agent:
         """Serve every model."""
         return self
 
+    def hold(self) -> None:
+        """Let turns wait until they are released."""
+        self._go.clear()
+
     def release(self) -> None:
         """Let held turns go on."""
         self._go.set()
@@ -165,6 +175,10 @@ class Listener:
     def of(self, kind: type[Any]) -> list[Any]:
         """Return the events of one kind so far."""
         return [event for event in self.events if isinstance(event, kind)]
+
+    async def ended(self) -> None:
+        """Wait until there is nothing more to hear."""
+        await self._task
 
     async def close(self) -> None:
         """Leave."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
-import tests.support.quick_server  # noqa: F401 - it is imported for what it does
+import tests.support.quick_server  # noqa: F401  # pyright: ignore[reportUnusedImport] - imported for what it does
 from core.clock import Clock, SystemClock
 from core.gateway import Gateway
 from core.model.ids import new_id

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,9 @@ class Served:
         self.port = door.port
         self._listener = listener
 
-    def connections(self) -> set[Any]:
+    def connections(self) -> Collection[object]:
         """Return uvicorn's protocols of the connections that are open."""
-        return self._listener._server.server_state.connections
+        return self._listener.connections
 
     async def close(self, reason: str = "the test is over") -> None:
         """Stop listening."""

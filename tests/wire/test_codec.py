@@ -3,7 +3,7 @@
 import contextlib
 import json
 import typing
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -51,9 +51,9 @@ def test_what_is_asked_and_answered_comes_back_as_it_was(name: str, data: st.Dat
         arguments["limit"] = data.draw(st.integers(1, 10_000))
     sent = decode(encode(call(name).write(arguments)))
     assert isinstance(sent, dict)
-    read = call(name).read(sent)
-    assert {each: list(value) if isinstance(value, tuple) else value for each, value in read.items()} == {
-        each: list(value) if isinstance(value, tuple) else value for each, value in arguments.items()
+    read = call(name).read(cast("dict[str, Any]", sent))
+    assert {each: _plain(value) for each, value in read.items()} == {
+        each: _plain(value) for each, value in arguments.items()
     }
     answer = data.draw(values_of(result))
     assert _there_and_back(result, answer) == answer
@@ -157,14 +157,21 @@ def test_one_wrong_part_anywhere_is_read_or_refused(data: st.DataObject, kind: A
     holders: list[Any] = [written, *(part for part in _parts(written) if isinstance(part, dict | list) and part)]
     holder: Any = data.draw(st.sampled_from(holders))
     if holder:
-        place = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        places = sorted(cast("dict[str, Any]", holder)) if isinstance(holder, dict) else list(range(len(holder)))
+        place = data.draw(st.sampled_from(places))
         holder[place] = data.draw(JSON)
     with contextlib.suppress(Invalid):
         codec_of(kind).read(written)
 
 
+def _plain(value: object) -> object:
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value
+
+
 def _parts(value: Any) -> list[Any]:
-    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    if not isinstance(value, dict | list):
+        return []
+    inner = list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else cast("list[Any]", value)
     return [part for each in inner for part in (each, *_parts(each))]
 
 

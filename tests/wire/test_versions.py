@@ -1,7 +1,7 @@
 """Gateways of ours that are newer or older than this program: what they say is read, and claims no more than is so."""
 
 import typing
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, cast, get_args, get_origin
 
 import pytest
 from hypothesis import given, settings
@@ -40,6 +40,7 @@ def rewritten(kind: Any, data: Any, *, newer: bool) -> Any:
     if origin is Literal:
         return "new-word" if newer else data
     if isinstance(data, list):
+        data = cast("list[Any]", data)
         members = args if origin is tuple and args[-1] is not ... else [args[0]] * len(data)
         return [rewritten(member, each, newer=newer) for member, each in zip(members, data, strict=True)]
     if origin is dict:
@@ -48,9 +49,10 @@ def rewritten(kind: Any, data: Any, *, newer: bool) -> Any:
         if get_origin(member) is not None or hasattr(member, "__annotations__"):
             return rewritten(member, data, newer=newer)
     if not isinstance(data, dict) or not hasattr(kind, "__annotations__") or kind.__name__ == "Message":
-        return data
+        return cast("Any", data)
     hints = typing.get_type_hints(kind)
-    changed = {name: rewritten(hints.get(name, str), each, newer=newer) for name, each in data.items()}
+    data = cast("dict[str, Any]", data)
+    changed: dict[str, Any] = {name: rewritten(hints.get(name, str), each, newer=newer) for name, each in data.items()}
     if newer:
         return changed | {"new_field": {"of": ["any", "shape"]}}
     return {name: each for name, each in changed.items() if name not in LATELY.get(kind.__name__, ())}

@@ -3,9 +3,9 @@
 import dataclasses
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from hypothesis import strategies as st
 
@@ -48,5 +48,6 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if origin in {dict, Mapping}:
         return st.dictionaries(WORDS, values_of(args[1]), max_size=2)
     assert dataclasses.is_dataclass(kind) or issubclass(kind, tuple)
-    hints = typing.get_type_hints(kind)
-    return st.builds(kind, *[st.deferred(lambda hint=hint: values_of(hint)) for hint in hints.values()])
+    make = cast("Callable[..., Any]", kind)  # a class whose fields are its hints
+    hints = typing.get_type_hints(make)
+    return st.builds(make, *[st.deferred(lambda hint=hint: values_of(hint)) for hint in hints.values()])

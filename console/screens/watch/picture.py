@@ -30,7 +30,7 @@ class Picture:
         self._view_model = shell.view_model
         self._parts = parts
         self._position = position
-        self._place_timer: Timer | None = None
+        self.place_timer: Timer | None = None
         self._placed_at = -PLACE_SECONDS
 
     # The edges
@@ -97,13 +97,13 @@ class Picture:
         sessions.show(keys, place=due, now=now)
         if due and not sessions.held:
             self._placed_at = now
-        elif self._place_timer is None:
-            self._place_timer = self._screen.set_timer(PLACE_SECONDS, self._place_later)
+        elif self.place_timer is None:
+            self.place_timer = self._screen.set_timer(PLACE_SECONDS, self._place_later)
         if spawns.root is not None:
             spawns.show(spawns.root)  # draws only what changed
 
     def _place_later(self) -> None:
-        self._place_timer = None
+        self.place_timer = None
         self.show_rows(set())
 
     def place(self) -> None:

@@ -116,7 +116,7 @@ class RemoteFeed(EventStream[Event]):
         self.behind = True
         self._wish(self, "end")
 
-    def _next(self) -> Event | None:
+    def take_next(self) -> Event | None:
         """Take the oldest event, leaving out what was handed out already."""
         while self._queue:
             event = self._queue.popleft()

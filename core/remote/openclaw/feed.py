@@ -88,7 +88,7 @@ class HubFeed(EventStream[Event]):
         self._queue.clear()
         self._queue.extend((Gap(), Reloaded(), entry))
 
-    def _next(self) -> Event | None:
+    def take_next(self) -> Event | None:
         if not self._queue:
             return None
         event = self._queue.popleft()

@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -118,6 +118,11 @@ class NetworkListener:
         self._context = context
         self._server = server
         self._serving = asyncio.ensure_future(server.serve([door.socket]))
+
+    @property
+    def connections(self) -> Collection[object]:
+        """The protocols of the connections that are open, as uvicorn keeps them."""
+        return self._server.server_state.connections
 
     @classmethod
     async def open(cls, app: ASGIApp, context: ServerContext, door: Door) -> "NetworkListener":

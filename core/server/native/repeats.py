@@ -22,6 +22,10 @@ class AnsweredRequests:
     def __init__(self) -> None:
         self._answers: dict[str, tuple[str, asyncio.Task[Any]]] = {}
 
+    def __len__(self) -> int:
+        """How many changes are remembered."""
+        return len(self._answers)
+
     async def once(self, key: str, what: str, change: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - any answer
         """Make the change, or return what came of it when it was made before.
 

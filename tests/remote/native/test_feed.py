@@ -13,7 +13,7 @@ from core.model.events import ConnectionChanged, Event, Gap, Reloaded, SessionGo
 from core.remote.native.feed import Begun, RemoteFeed, Wish
 
 
-def gone(rev: int) -> SessionGone:
+def gone(rev: int) -> Event:
     """Return something durable."""
     return SessionGone(rev, "agent:main:x", "id")
 
@@ -26,7 +26,7 @@ def feed_at(cursor: int | None, wish: Callable[[RemoteFeed, Wish], None] = lambd
 def handed_out(feed: RemoteFeed) -> list[Event]:
     """Take everything that is there."""
     found: list[Event] = []
-    while (event := feed._next()) is not None:
+    while (event := feed.take_next()) is not None:
         found.append(event)
     return found
 
@@ -82,7 +82,7 @@ async def test_a_full_feed_ends_at_a_gap_and_begins_again_when_it_was_read() -> 
     feed.begun(turn, Begun("s", 0, reset=False))
     for start in range(1, 3 * QUEUE_EVENTS, 64):
         feed.take(turn, [gone(rev) for rev in range(start, start + 64)])
-    assert len(feed._queue) == QUEUE_EVENTS + 1
+    assert feed.pending == QUEUE_EVENTS + 1
     assert wishes == ["end"]
     seen: list[Any] = []
 

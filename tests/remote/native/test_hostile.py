@@ -179,7 +179,7 @@ async def test_events_that_cannot_be_read_do_no_harm() -> None:
     assert server.lines is not None
     await gateway.deliveries(limit=1)
     good = {"type": "SessionGone", "rev": 5, "key": "k", "session_id": "s"}
-    for payload in (
+    payloads: tuple[Any, ...] = (
         None,
         [],
         {"feed": "1", "turn": "x"},
@@ -188,7 +188,8 @@ async def test_events_that_cannot_be_read_do_no_harm() -> None:
         {"feed": "9", "turn": 1, "events": [good]},
         {"feed": "1", "turn": 1, "events": [], "described": {"rules": 1}},
         {"feed": "1", "turn": 1, "events": [{"type": "Later"}, good]},
-    ):
+    )
+    for payload in payloads:
         await server.lines.send(frames.event("port.events", payload))
     await until(lambda: listener.events)
     assert [event.rev for event in listener.events] == [5]

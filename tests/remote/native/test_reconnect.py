@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,7 @@ async def test_a_change_whose_answer_was_lost_is_done_once_and_answered(state: P
     from core.model.sessions import NewSession, SessionPatch
 
     key = "agent:main:other"
-    changes: dict[str, Any] = {
+    changes: dict[str, Callable[[NativeGateway], Awaitable[Any]]] = {
         "reset": lambda g: g.reset(key, OPERATOR),
         "append": lambda g: g.append(key, user_draft("once"), OPERATOR),
         "create": lambda g: g.create(NewSession(), OPERATOR),
@@ -195,7 +195,12 @@ async def test_two_consoles_with_one_idempotency_key_run_once(state: Path) -> No
         outcomes = await asyncio.gather(one.wait_run("mine", 10), two.wait_run("mine", 10))
         assert [outcome.reply for outcome in outcomes] == ["hi", "hi"]
         assert await words(runtime, MAIN) == [("user", "say hi"), ("assistant", "hi")]
-        params = {"ref": MAIN, "draft": {"role": "user", "content": []}, "caller": {"type": "Operator"}, "once": "k"}
+        params: dict[str, Any] = {
+            "ref": MAIN,
+            "draft": {"role": "user", "content": []},
+            "caller": {"type": "Operator"},
+            "once": "k",
+        }
         answers = await asyncio.gather(*(each.link.request("port.append", params) for each in (one, two)))
         assert answers[0] == answers[1]
         with pytest.raises(Conflict, match="idempotency key stands for another request"):
@@ -298,7 +303,7 @@ async def test_another_store_voids_everything_that_was_known(tmp_path: Path) -> 
             await way.cut()
             await until(lambda: gateway.connection.state == "lost")
             async with answered(new, there):
-                way._state = there
+                way.state = there
                 way.open.set()
                 await until_live(gateway)
                 await until(lambda: listener.of(Reloaded))

@@ -19,9 +19,11 @@ from tests.support.clock import FakeClock
 from tests.support.runtimes import until
 
 OPTIONAL = [
-    ("sessions.list", name) for name in ("includeGlobal", "includeUnknown", "includeLastMessage", "limit", "offset")
+    *(("sessions.list", f"include{name}") for name in ("Global", "Unknown", "LastMessage")),
+    *(("sessions.list", name) for name in ("limit", "offset", "archived")),
+    ("chat.history", "maxChars"),
+    ("chat.history", "offset"),
 ]
-OPTIONAL += [("sessions.list", "archived"), ("chat.history", "maxChars"), ("chat.history", "offset")]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -163,11 +165,11 @@ async def test_a_search_looks_into_every_agents_sessions_or_says_whose_it_did_no
     theirs.lacks["sessions.search"] = lacks
     theirs.rows.append(row("agent:helper:b", sessionId="t-2"))
     async with serving(theirs, tmp_path, FakeClock()) as (gateway, _):
+        places = [] if len(found) == 2 else ["agent helper"]
         for _ in range(2):
             hits = await gateway.search("zebra", ALL)
             assert {hit.key for hit in hits} == found
-            places = [each.place for each in unsearched(hits)]
-            assert places == ([] if len(found) == 2 else ["agent helper"])
+            assert [each.place for each in unsearched(hits)] == places
         result = await dispatch(gateway, OPERATOR, "sessions_search", {"query": "zebra"})
         assert [each["place"] for each in result.get("unsearched", [])] == places
         fleet = MultiGateway({"prod": gateway})

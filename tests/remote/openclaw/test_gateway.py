@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.gateway import Feed
+from core.gateway import Action, Feed
 from core.model.access import ALL, OPERATOR, Operator
 from core.model.errors import Forbidden, NotFound, Unavailable
 from core.model.events import Activity, Delta, Event, MessageAppended, Reloaded, RunChanged, SessionChanged, SessionGone
@@ -57,7 +57,7 @@ async def test_a_tool_result_that_is_never_told_stands_in_its_place(tmp_path: Pa
         theirs.say("user", "look")
         await theirs.hint()
         await until(lambda: ear.told() == [(1, "user", "look")])
-        call = {"type": "toolCall", "id": "c1", "name": "read", "arguments": {}}
+        call: dict[str, Any] = {"type": "toolCall", "id": "c1", "name": "read", "arguments": {}}
         theirs.say("assistant", [call])
         await theirs.hint()
         theirs.say("toolResult", [{"type": "text", "text": "found"}], toolCallId="c1", toolName="read")
@@ -295,7 +295,8 @@ async def test_a_gateway_that_denies_its_tools_says_what_opens_them(tmp_path: Pa
     theirs = Theirs()
     theirs.rows.append(row("agent:main:other", sessionId="t-2"))
     async with serving(theirs, tmp_path, FakeClock()) as (gateway, _):
-        for action, tool in (("spawn", "sessions_spawn"), ("exchange", "sessions_send")):
+        needed: dict[Action, str] = {"spawn": "sessions_spawn", "exchange": "sessions_send"}
+        for action, tool in needed.items():
             refusal = gateway.refusal(action)
             assert refusal is not None
             assert f'gateway.tools.allow to include "{tool}"' in refusal
@@ -317,7 +318,7 @@ async def test_a_tool_that_turns_out_to_be_denied_runs_here(tmp_path: Path) -> N
     async with serving(theirs, tmp_path, FakeClock()) as (gateway, _):
         assert gateway.native_tool("sessions_send") is not None, "it does not tell, so it is tried"
         denied = {"ok": False, "error": {"code": "not_found", "message": "Tool not available: sessions_send"}}
-        theirs._answer = _answering(theirs, {"tools.invoke": denied})  # type: ignore[method-assign]
+        theirs.answer = _answering(theirs, {"tools.invoke": denied})  # type: ignore[method-assign]
         arguments = {"sessionKey": KEY, "message": "from there", "timeoutSeconds": 0}
         result = await dispatch(gateway, Operator("agent:main:other"), "sessions_send", arguments)
         assert result["exchange"] == {"state": "unavailable"}
@@ -356,7 +357,7 @@ async def test_old_generation_never_lists_twice_on_one_connection(tmp_path: Path
 
 
 def _answering(theirs: Theirs, answers: dict[str, object]) -> Callable[[str, dict[str, Any]], object]:
-    usual = theirs._answer
+    usual = theirs.answer
     return lambda method, params: answers[method] if method in answers else usual(method, params)
 
 

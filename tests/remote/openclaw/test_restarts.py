@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from core.model.access import OPERATOR
+from core.gateway import Gateway
+from core.model.access import ALL, OPERATOR
 from core.model.runs import RunRequest
 from tests.remote.generations import NEWEST, PROTOCOL_3
 from tests.remote.scripted import comes
 from tests.remote.theirs import KEY, Theirs, row, serving
 from tests.support.clock import FakeClock
-from tests.support.runtimes import until
+from tests.support.runtimes import until, until_async
 
 BOTH = pytest.mark.parametrize("version", [NEWEST, PROTOCOL_3])
 
@@ -41,7 +42,7 @@ async def test_a_run_that_is_gone_on_with_under_another_id_has_that_ones_end(
             assert "whether it goes on with it is not known" in ((await gateway.wait_run(ticket.run_id, 0)).error or "")
             life = {"runId": "second", "sessionKey": KEY, "stream": "lifecycle", "data": {"phase": "start"}}
             await theirs.tell("agent", life)
-        await until(lambda: len(gateway_runs(gateway)) == 2)
+        await until_async(lambda: two_runs(gateway))
         assert "goes on with it as run second" in ((await gateway.wait_run(ticket.run_id, 0)).error or "")
         final = {"role": "assistant", "content": [{"type": "text", "text": "there"}]}
         await theirs.tell("chat", {"runId": "second", "sessionKey": KEY, "state": "final", "message": final})
@@ -83,6 +84,6 @@ async def test_a_connection_that_was_lost_alone_interrupts_nothing(tmp_path: Pat
         )
 
 
-def gateway_runs(gateway: object) -> list[object]:
-    """Return the runs of the session that were heard of."""
-    return gateway._inner._known.live.of(KEY, 9)  # type: ignore[attr-defined]
+async def two_runs(gateway: Gateway) -> bool:
+    """Whether two runs of the session were heard of."""
+    return len(await gateway.runs(KEY, ALL, limit=9)) == 2

@@ -351,15 +351,14 @@ async def test_a_store_that_cannot_be_written_holds_a_delivery_up_and_loses_noth
         sink.script(Hold(hold))
         found = await announce(runtime, "hello")
         await until(lambda: sink.posts)
-        writer = runtime.store._writer
-        assert writer is not None
-        writer._db.execute("PRAGMA query_only = ON")
+        db = await runtime.store.write(lambda tx: tx.db)
+        db.execute("PRAGMA query_only = ON")
         with pytest.raises(Unavailable):
             await begin(runtime, MAIN, "hello")
         hold.set()
         await until(lambda: clock.slept[-1] == STORE_RETRY_SECONDS)
         assert now(runtime, found).state == "sending"
-        writer._db.execute("PRAGMA query_only = OFF")
+        db.execute("PRAGMA query_only = OFF")
         await clock.advance(STORE_RETRY_SECONDS)
         await comes_to(runtime, found, "sent")
         assert len(sink.posts) == 1, "the channel is not asked a second time"
@@ -443,7 +442,7 @@ async def test_what_only_came_up_while_switchboard_was_closed_goes_out_at_the_ne
             await send(runtime, OPS, "hello")
             request = RunRequest("", "look", spawn=SpawnSpec(OPS, "main"))
             ticket = await runtime.start_run(request, Operator(OPS))
-            await until(lambda: runtime._reply_under_way(ticket.key))
+            await until(lambda: runtime.reply_under_way(ticket.key))
         async with started(state, sink) as runtime:
             await runtime.drained()
             found = deliveries.of_exchange(runtime.store.db, ticket.run_id)

@@ -19,7 +19,7 @@ from core.model.runs import RunState
 from core.model.sessions import SessionPatch
 from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules
-from core.runtime.exchanges.steps import Announce, Deliver, Over, Silent, transition
+from core.runtime.exchanges.steps import Announce, Deliver, Over, Silent, Wait, transition
 from core.runtime.exchanges.steps import ReplyStep as NextReply
 from core.runtime.gateway import Runtime
 from tests.support.runtimes import MAIN, Agent, begin, running, send, session, transcript, until, words
@@ -103,6 +103,8 @@ def test_every_exchange_ends_and_keeps_the_rules(max_turns: int, ends: list[RunS
                 assert (exchange.state, end) == ("announcing", "done")
                 assert words_ in {"", "ANNOUNCE_SKIP"}
                 break
+            case Wait():
+                pytest.fail("only what was spawned waits")
             case Over(outcome, reason):
                 assert end != "done"
                 assert outcome in {"error", "aborted", "interrupted"}
@@ -172,7 +174,7 @@ async def test_the_loop_runs_after_accepted_and_timeout_too(state: Path, wait: f
     async with running(state, SETTINGS, talks()) as runtime:
         await both(runtime)
     agent = talks()
-    agent._go.clear()
+    agent.hold()
     async with running(state, SETTINGS, agent) as runtime:
         answer = await send(runtime, OTHER, "who?", FROM_MAIN, timeoutSeconds=wait)
         assert answer["status"] == ("timeout" if wait else "accepted")
@@ -332,7 +334,7 @@ async def test_a_target_that_was_denied_meanwhile_announces_nothing_and_says_so(
     agent = talks()
     async with running(state, SETTINGS, agent) as runtime:
         await both(runtime)
-        agent._go.clear()
+        agent.hold()
         ticket = await begin(runtime, OTHER, "who?", FROM_MAIN)
         await until(lambda: agent.at_work)
         await runtime.patch(OTHER, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
@@ -470,7 +472,7 @@ async def test_a_first_run_that_is_stopped_with_its_process_ends_the_exchange(st
     agent = talks()
     async with running(state, SETTINGS, agent) as runtime:
         await both(runtime)
-        agent._go.clear()
+        agent.hold()
         ticket = await begin(runtime, OTHER, "who?", FROM_MAIN)
         await until(lambda: agent.at_work)
     agent.release()

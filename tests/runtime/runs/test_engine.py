@@ -130,7 +130,7 @@ async def test_an_agent_or_model_that_is_gone_fails_the_run_in_one_sentence(stat
 async def test_aborting_a_running_run_keeps_its_words(state: Path) -> None:
     async with running(state, WITH_MODEL, Agent(says_half)) as runtime, listening(runtime, MAIN) as listener:
         ticket = await begin(runtime, MAIN, "go")
-        await until(lambda: len(runtime._reply_under_way(MAIN)) == 2)
+        await until(lambda: len(runtime.reply_under_way(MAIN)) == 2)
         assert await runtime.abort(MAIN, OPERATOR) == [ticket.run_id]
         outcome = await runtime.wait_run(ticket.run_id, 10)
         assert (outcome.status, outcome.state, outcome.reply) == ("error", "aborted", "half of it")
@@ -189,7 +189,7 @@ async def test_a_run_that_takes_too_long_is_stopped(state: Path) -> None:
     clock = FakeClock()
     async with running(state, backends=Agent(says_half), clock=clock) as runtime:
         ticket = await begin(runtime, MAIN, "go", timeout_ms=2500)
-        await until(lambda: len(runtime._reply_under_way(MAIN)) == 2 and clock.sleeping)
+        await until(lambda: len(runtime.reply_under_way(MAIN)) == 2 and clock.sleeping)
         await clock.advance(2.4)
         assert run_of(runtime, ticket.run_id).state == "running"
         await clock.advance(0.1)
@@ -205,7 +205,7 @@ async def test_closing_interrupts_what_is_at_work_and_keeps_what_is_queued(state
     async with running(state, backends=agent) as runtime:
         await begin(runtime, MAIN, "one")
         await begin(runtime, MAIN, "two")
-        await until(lambda: len(runtime._reply_under_way(MAIN)) == 2)
+        await until(lambda: len(runtime.reply_under_way(MAIN)) == 2)
     async with running(state, backends=Agent()) as runtime:
         await runtime.drained()
         assert await words(runtime, MAIN) == [
@@ -231,7 +231,7 @@ async def uses_a_tool(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
 async def test_a_call_without_an_answer_is_answered_at_the_end(state: Path) -> None:
     async with running(state, backends=Agent(uses_a_tool)) as runtime:
         await begin(runtime, MAIN, "go")
-        await until(lambda: any(delta.text == "and now" for delta in runtime._reply_under_way(MAIN)))
+        await until(lambda: any(delta.text == "and now" for delta in runtime.reply_under_way(MAIN)))
         await runtime.abort(MAIN, OPERATOR)
         _user, asked, first, second, partial, note = await transcript(runtime, MAIN)
         assert asked.stop_reason == "toolUse"

@@ -47,7 +47,7 @@ async def test_active_runs_end_as_interrupted_and_queued_ones_run(state: Path, t
     async with running(state, backends=Agent(asks_and_hangs)) as runtime:
         active = await begin(runtime, MAIN, "one")
         queued = [await begin(runtime, MAIN, "two"), await begin(runtime, MAIN, "three")]
-        await until(lambda: runtime._reply_under_way(MAIN))
+        await until(lambda: runtime.reply_under_way(MAIN))
         left = crash(state, tmp_path / "left")
     agent = Agent()
     async with running(left, backends=agent) as runtime:
@@ -91,7 +91,7 @@ async def test_queued_runs_of_many_sessions_go_on_in_the_order_of_their_acceptan
 async def test_the_requester_is_told_that_its_subagent_was_interrupted(state: Path, tmp_path: Path) -> None:
     async with running(state, backends=Agent(asks_and_hangs)) as runtime:
         answer = await call(runtime, "sessions_spawn", task="look around")
-        await until(lambda: runtime._reply_under_way(answer["childSessionKey"]))
+        await until(lambda: runtime.reply_under_way(answer["childSessionKey"]))
         left = crash(state, tmp_path / "left")
     async with running(left) as runtime:
         (told,) = await transcript(runtime, MAIN)
@@ -104,7 +104,7 @@ async def test_the_requester_is_told_that_its_subagent_was_interrupted(state: Pa
 async def test_recovering_twice_changes_nothing(state: Path, tmp_path: Path) -> None:
     async with running(state, backends=Agent(asks_and_hangs)) as runtime:
         await begin(runtime, MAIN, "one")
-        await until(lambda: runtime._reply_under_way(MAIN))
+        await until(lambda: runtime.reply_under_way(MAIN))
         left = crash(state, tmp_path / "left")
     async with running(left) as runtime:
         once = await transcript(runtime, MAIN)
@@ -115,7 +115,7 @@ async def test_recovering_twice_changes_nothing(state: Path, tmp_path: Path) -> 
 async def test_a_client_that_comes_back_with_its_cursor_hears_of_the_interruption(state: Path, tmp_path: Path) -> None:
     async with running(state, backends=Agent(asks_and_hangs)) as runtime, listening(runtime, MAIN) as before:
         await begin(runtime, MAIN, "one")
-        await until(lambda: runtime._reply_under_way(MAIN))
+        await until(lambda: runtime.reply_under_way(MAIN))
         await until(lambda: before.feed.cursor > 0 and len(before.of(RunChanged)) == 2)
         cursor = before.feed.cursor
         left = crash(state, tmp_path / "left")
@@ -152,7 +152,7 @@ async def test_only_one_process_runs_work_and_the_others_read(state: Path) -> No
 async def test_a_session_row_tells_what_is_going_on_after_a_restart(state: Path, tmp_path: Path) -> None:
     async with running(state, backends=Agent(asks_and_hangs)) as runtime:
         await begin(runtime, MAIN, "one")
-        await until(lambda: runtime._reply_under_way(MAIN))
+        await until(lambda: runtime.reply_under_way(MAIN))
         left = crash(state, tmp_path / "left")
     async with running(left) as runtime:
         row = await session(runtime, MAIN)

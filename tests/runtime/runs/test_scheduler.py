@@ -37,7 +37,7 @@ class LanesMachine(RuleBasedStateMachine):
         super().__init__()
         self.lanes = Scheduler(dict(LIMITS), open_all=self.open_all)
         self.runs: list[Run] = []
-        self.opened = set(KEYS) if self.open_all else set[str]()
+        self.opened = set[str](KEYS) if self.open_all else set[str]()
         self.count = 0
 
     def busy(self, pool: Pool) -> int:

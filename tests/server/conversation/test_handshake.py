@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Message
 
 from core.server import auth
 from core.server.context import ServerContext
@@ -177,10 +178,10 @@ async def test_a_device_elsewhere_is_paired_over_tls_or_where_the_owner_says_it_
 
 async def _introduce_from_elsewhere(context: ServerContext, scheme: str) -> dict[str, Any]:
     """Connect a device from another machine, as the server of sockets would hand it over; return the answer."""
-    received, sent = asyncio.Queue[dict[str, Any]](), asyncio.Queue[dict[str, Any]]()
+    received, sent = asyncio.Queue[Message](), asyncio.Queue[Message]()
     elsewhere = {"type": "websocket", "path": "/", "raw_path": b"/", "root_path": "", "query_string": b""}
     elsewhere |= {"client": ("192.0.2.7", 50_000), "server": ("127.0.0.1", 80), "scheme": scheme, "subprotocols": []}
-    scope = {**elsewhere, "headers": [(b"host", b"127.0.0.1")], "extensions": {}}
+    scope: dict[str, Any] = {**elsewhere, "headers": [(b"host", b"127.0.0.1")], "extensions": {}}
     serving_it = asyncio.create_task(create_app(context)(scope, received.get, sent.put))
     await received.put({"type": "websocket.connect"})
     assert (await sent.get())["type"] == "websocket.accept"

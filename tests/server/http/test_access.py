@@ -283,7 +283,10 @@ async def test_it_is_not_ready_while_it_closes_or_cannot_work(state: Path) -> No
 async def test_why_it_is_not_ready_is_for_those_who_have_a_token(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Runtime, "unready", lambda _: "the disk is full: 3 bytes are free")
+    def full(_runtime: Runtime) -> str:
+        return "the disk is full: 3 bytes are free"
+
+    monkeypatch.setattr(Runtime, "unready", full)
     for token, failing in ((READ_ONLY, ["the disk is full: 3 bytes are free"]), (None, ["unready"])):
         async with server.client(token) as client:
             answer = await client.get("/ready")

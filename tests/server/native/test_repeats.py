@@ -95,7 +95,7 @@ async def test_only_the_newest_are_remembered_and_none_that_is_at_work() -> None
     at_work = asyncio.create_task(repeats.once("slow", "what", slow))
     for number in range(KEPT + 5):
         await repeats.once(str(number), "what", change)
-    assert len(repeats._answers) == KEPT
+    assert len(repeats) == KEPT
     slow.go.set()
     assert await at_work == 1
     assert await repeats.once("slow", "what", slow) == 1, "it was kept"

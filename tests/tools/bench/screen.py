@@ -44,6 +44,7 @@ class BenchApp(SwitchboardApp):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
+        self.runtime = host.runtime
         self.driver_class = CountingDriver
         self.frames: list[float] = []
         self._seen = 0
@@ -122,7 +123,7 @@ def _with_app(bench: Any, **sizes: int) -> list[Figure]:
 
 async def _busy_list(app: BenchApp) -> list[Figure]:
     sessions = [row.session for row in app.view_model.book.rows.values()]
-    hub = app.host.runtime._hub
+    hub = app.runtime.hub
     rev = 10_000_000
     latencies: list[float] = []
     stop = asyncio.Event()
@@ -169,7 +170,7 @@ async def _stream(app: BenchApp) -> list[Figure]:
     key = app.watch_screen.parts.main.key
     assert key is not None
     text = "".join(f"{markdown(n)}\n\n{PROSE * 3}\n\n" for n in range(100))[:100_000]
-    hub = app.host.runtime._hub
+    hub = app.runtime.hub
     offset = 0
     step = len(text) // 500
     async with Lag() as lag:

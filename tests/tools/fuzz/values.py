@@ -19,7 +19,7 @@ from core.server.openclaw.rows import THINKING_LEVELS
 from core.tools.dispatch import TOOL_NAMES
 from core.wire.port import CHANGES, call
 
-Thing = Literal["key", "id", "spare", "session", "run", "exchange", "delivery", "doomed", "cursor", "fresh"]
+Thing = Literal["key", "id", "spare", "session", "run", "exchange", "delivery", "doomed", "cursor", "fresh", "device"]
 
 
 @dataclass(frozen=True, slots=True)

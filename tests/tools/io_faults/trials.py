@@ -22,7 +22,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -108,7 +108,7 @@ class Trial:
     problems: list[str] = field(default_factory=list[str])
 
     @contextlib.contextmanager
-    def refusals(self, where: str) -> Iterator[None]:
+    def refusals(self, where: str) -> Generator[None]:
         """Take a refusal in one sentence; anything else is a problem."""
         try:
             yield

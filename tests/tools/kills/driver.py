@@ -24,6 +24,9 @@ Each of these is one line, written at once:
     wrong WORDS             something that must never be
 """
 
+# It looks on at the writer from inside:
+# pyright: reportPrivateUsage=false
+
 import asyncio
 import contextlib
 import os
@@ -117,8 +120,12 @@ def watch_commits() -> None:
     """Have the writer's thread say when it commits."""
     commit = database._Writer._commit
 
+    def tell(statement: str) -> None:
+        if statement == "COMMIT":
+            mark("commit")
+
     def watched(writer: Any, group: Sequence[Any]) -> None:
-        writer._db.set_trace_callback(lambda statement: mark("commit") if statement == "COMMIT" else None)
+        writer._db.set_trace_callback(tell)
         commit(writer, group)
         mark("committed")
 

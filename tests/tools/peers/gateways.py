@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -55,7 +55,7 @@ class Peer:
 
 
 @contextlib.contextmanager
-def running(version: str, home: Path, config: dict[str, Any] | None = None) -> Iterator[Peer]:
+def running(version: str, home: Path, config: dict[str, Any] | None = None) -> Generator[Peer]:
     """Run a gateway; the test is skipped aloud when it cannot be had."""
     port, model_port = _free_ports()
     written = json.dumps(config or {})

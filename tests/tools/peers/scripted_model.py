@@ -9,6 +9,9 @@ The steps of an exchange between sessions are known by their prompts; `POST /con
 under the Python of the peers, beside a gateway.
 """
 
+# It runs in an environment of its own, which has aiohttp:
+# pyright: basic, reportMissingImports=false
+
 import argparse
 import asyncio
 import json

@@ -132,13 +132,13 @@ async def test_pages_go_back_to_the_very_first_message(peer: Peer, tmp_path: Pat
         key = (await gateway.create(NewSession(agent_id="main"), OPERATOR)).key
         await said(gateway, key, "SAY the very first")
         for n in range(45):
-            await gateway._link.request("chat.inject", {"sessionKey": key, "message": f"note {n}"})
-        pages, before = [], None
-        while not pages or before is not None:
+            await gateway.append(key, Draft("assistant", (text_block(f"note {n}"),)), OPERATOR)
+        messages: list[Message] = []
+        before: int | None = None
+        while not messages or before is not None:
             page = await gateway.history(key, ALL, limit=20, before=before)
-            pages.insert(0, page.messages)
+            messages[:0] = page.messages
             before = page.before
-        messages = [message for part in pages for message in part]
         assert [message.seq for message in messages] == list(range(1, 48))
         assert messages[0].text == "SAY the very first"
         assert [message.text for message in messages[2:]] == [f"note {n}" for n in range(45)]
@@ -383,7 +383,8 @@ async def test_a_gateway_that_dies_while_it_talks_is_reached_again_and_nothing_i
 
 def gateway_row(heard: Heard, key: str) -> Session:
     """Return the row of a session as it was told last."""
-    return [event.session for event in heard.events if _is_row(event, key)][-1]
+    rows = [event.session for event in heard.events if isinstance(event, SessionChanged)]
+    return [row for row in rows if row.key == key][-1]
 
 
 def _is_row(event: Event, key: str) -> bool:
