@@ -8,6 +8,7 @@ over ssh, would still go to the first widget: letters after the key that opens t
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from enum import Enum, auto
 from typing import Final, TypeAlias
 
 from textual.app import App
@@ -36,6 +37,19 @@ class Arrived(Message):
         self.is_last = is_last
 
 
+class Stage(Enum):
+    """What becomes of something that is typed."""
+
+    BUILDING = auto()
+    """It waits until the console is there."""
+    FREE = auto()
+    """It is handed on at once."""
+    UNDER_WAY = auto()
+    """It waits for the end of the way of what was typed before it."""
+    OPENING = auto()
+    """That way has ended; it waits for the screen that came of it."""
+
+
 class Typeahead:
     """What was typed and waits for what was typed before it.
 
@@ -47,27 +61,25 @@ class Typeahead:
         self._app = app
         self._hand_on = hand_on
         self._waiting: deque[Typed] = deque()
-        self._under_way = True  # until `begin`
-        self._begun = False
+        self._stage = Stage.BUILDING
         self._handed_on_at = 0.0
         self._opening = 0
-        self._waits_for_opening = False
         self._is_impatient = False
         self._is_guarded = False
 
     def begin(self) -> None:
         """Hand on what was typed so far, and from now on at once; a second time it does nothing."""
-        if not self._begun:
-            self._begun = True
+        if self._stage is Stage.BUILDING:
+            self._stage = Stage.UNDER_WAY
             self._app.call_later(self._next)
             self._guard(PATIENCE_SECONDS)
 
     async def take(self, typed: Typed) -> None:
         """Hand it on now, or after what was typed before it."""
         self._waiting.append(typed)
-        if not self._under_way:
+        if self._stage is Stage.FREE:
             await self._next()
-        elif self._begun:
+        elif self._stage is not Stage.BUILDING:
             self._guard(PATIENCE_SECONDS)
 
     def arrived(self, behind: Arrived) -> None:
@@ -84,8 +96,8 @@ class Typeahead:
             self._opening -= 1
             if not self._opening:
                 self._is_impatient = False
-            if self._waits_for_opening:
-                self._waits_for_opening = False
+            if self._stage is Stage.OPENING:
+                self._stage = Stage.UNDER_WAY
                 self._follow()
 
     def _follow(self) -> None:
@@ -93,12 +105,12 @@ class Typeahead:
         if not self._app.screen_stack:  # the console is being closed
             self._waiting.clear()
         elif self._opening and not self._is_impatient:
-            self._waits_for_opening = True
+            self._stage = Stage.OPENING
         elif not self._app.screen.call_later(self._app.call_later, self._next):  # a new screen is built first
             self._app.call_later(self._next)
 
     async def _next(self) -> None:
-        self._under_way = bool(self._waiting)
+        self._stage = Stage.UNDER_WAY if self._waiting else Stage.FREE
         if self._waiting:
             self._handed_on_at = time.monotonic()
             target = self._app.focused or self._app.screen
@@ -117,7 +129,7 @@ class Typeahead:
         self._is_guarded = False
         rest = PATIENCE_SECONDS - (time.monotonic() - self._handed_on_at)
         if self._waiting and rest <= 0:
-            self._is_impatient, self._waits_for_opening = self._opening > 0, False
+            self._is_impatient = self._opening > 0
             await self._next()
         if self._waiting:
             self._guard(max(rest, 0) or PATIENCE_SECONDS)
