@@ -65,7 +65,7 @@ def withheld(tool: str, key: Key, *, agent_tools: ToolFilter, subagent_tools: To
 
 def self_send(requester: str | None, target: str) -> str | None:
     """Return why a message is refused that a session sends to itself, None for any other (S1)."""
-    return "a session cannot send to itself: name another session" if requester == target else None
+    return f"a session cannot send to itself: name another one than {target}" if requester == target else None
 
 
 def spawn_targets(requester_agent: str, allow_agents: tuple[str, ...], agent_ids: tuple[str, ...]) -> tuple[str, ...]:
