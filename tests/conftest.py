@@ -41,7 +41,7 @@ _MEMORY = Path("/dev/shm")
 _ENOUGH = 4 << 30
 _ROOT = Path(__file__).parent.parent
 _BEFORE = pytest.StashKey[set[str]]()
-_OURS = {".hypothesis", ".import_linter_cache", ".pytest_cache", ".ruff_cache", "__pycache__", "snapshot_report.html"}
+_OURS = {"__pycache__", "snapshot_report.html"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,7 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail when the tests left something in the checkout."""
-    left = {path.name for path in _ROOT.iterdir()} - session.config.stash[_BEFORE] - _OURS
+    names = {path.name for path in _ROOT.iterdir() if not path.name.startswith(".")}
+    left = names - session.config.stash[_BEFORE] - _OURS
     if left and not hasattr(session.config, "workerinput"):
         print(f"\ntests left in the checkout: {', '.join(sorted(left))}", file=sys.stderr)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
