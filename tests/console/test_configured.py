@@ -132,9 +132,9 @@ async def test_the_bell_rings_when_a_session_fails_that_nobody_looks_at(fleet: P
         await send(desk.runtime, OPS, "fail: in view")
         await desk.shows("in view")
         await desk.at_rest()
-        assert desk.app.bells == 0
+        assert desk.bells == 0
         await send(desk.runtime, CRON, "fail: unseen")
-        await desk.until(lambda: desk.app.bells == 1)
+        await desk.until(lambda: desk.bells == 1)
 
 
 async def test_the_bell_can_be_turned_off(fleet: Path) -> None:
@@ -142,7 +142,7 @@ async def test_the_bell_can_be_turned_off(fleet: Path) -> None:
         await send(desk.runtime, CRON, "fail: unseen")
         await desk.until(lambda: desk.app.view_model.book.rows[CRON].look == "failed")
         await desk.shows("1 failed")
-        assert desk.app.bells == 0
+        assert desk.bells == 0
 
 
 def test_the_alarm_rings_once_for_a_failure_and_once_a_second() -> None:

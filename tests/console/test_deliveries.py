@@ -16,7 +16,7 @@ from core.config.settings import ConsoleSettings
 from core.model.access import Operator
 from core.model.exchanges import Delivery
 from core.model.messages import text_block
-from tests.console.driver import MAIN, OPS, Agent, Desk, console
+from tests.console.driver import MAIN, OPS, Agent, ConsoleDriver, console
 from tests.support.channel_sink import Accept, Busy, ChannelSink, Die, Hold, Refuse
 from tests.support.runtimes import begin, running, send
 
@@ -32,7 +32,7 @@ async def announces(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
 
 
 @contextlib.asynccontextmanager
-async def desk_with(state: Path, sink: ChannelSink, size: tuple[int, int] = (120, 36)) -> AsyncGenerator[Desk]:
+async def desk_with(state: Path, sink: ChannelSink, size: tuple[int, int] = (120, 36)) -> AsyncGenerator[ConsoleDriver]:
     """Open a console with the sink's channels and two sessions."""
     channels = {name: sink.channel(name) for name in ("discord", "telegram")}
     async with console(state, CONFIG, agent=Agent(announces), channels=channels, size=size) as desk:
@@ -42,7 +42,7 @@ async def desk_with(state: Path, sink: ChannelSink, size: tuple[int, int] = (120
         yield desk
 
 
-async def announce(desk: Desk, text: str, state: str, key: str = OPS) -> Delivery:
+async def announce(desk: ConsoleDriver, text: str, state: str, key: str = OPS) -> Delivery:
     """Have a text announced, and wait until its delivery is in a state and the console knows."""
     await begin(desk.runtime, key, text, Operator(MAIN))
     found: list[Delivery] = []
@@ -55,25 +55,25 @@ async def announce(desk: Desk, text: str, state: str, key: str = OPS) -> Deliver
     return found[0]
 
 
-def known(desk: Desk) -> list[Delivery]:
+def known(desk: ConsoleDriver) -> list[Delivery]:
     """Return what the console knows of deliveries."""
     return desk.app.view_model.deliveries.newest_first()
 
 
-def page(desk: Desk) -> DeliveriesScreen:
+def page(desk: ConsoleDriver) -> DeliveriesScreen:
     """Return the open screen."""
     screen = desk.app.screen
     assert isinstance(screen, DeliveriesScreen)
     return screen
 
 
-async def opened(desk: Desk) -> DeliveriesScreen:
+async def opened(desk: ConsoleDriver) -> DeliveriesScreen:
     """Open the screen by its key."""
     await desk.press("D")
     return page(desk)
 
 
-async def told(desk: Desk, *words: str) -> None:
+async def told(desk: ConsoleDriver, *words: str) -> None:
     """Wait until the screen says so."""
     await desk.until(lambda: all(word in page(desk).notice.text for word in words))
 

@@ -10,26 +10,26 @@ from console.screens.send import SendDialog
 from console.screens.spawn import SpawnDialog
 from core.model.access import ALL
 from core.model.sessions import SessionQuery
-from tests.console.driver import CRON, MAIN, OPS, Agent, Desk, console
+from tests.console.driver import CRON, MAIN, OPS, Agent, ConsoleDriver, console
 from tests.support.runtimes import send
 
 DENY_OPS = '{session: {sendPolicy: {rules: [{action: "deny", match: {channel: "discord"}}]}}}'
 HELPERS = """{agents: {list: [{id: "main", subagents: {allowAgents: ["helper"]}}, {id: "helper"}, {id: "guard"}]}}"""
 
 
-async def open_send(desk: Desk) -> None:
+async def open_send(desk: ConsoleDriver) -> None:
     """Open the send dialog; the keys go to the message."""
     await desk.press("s")
     await desk.until(lambda: isinstance(desk.app.screen, SendDialog))
 
 
-async def refill(desk: Desk, text: str) -> None:
+async def refill(desk: ConsoleDriver, text: str) -> None:
     """Write a field anew."""
     await desk.press("end", "ctrl+u")
     await desk.write(text)
 
 
-async def complaint(desk: Desk, words: str) -> None:
+async def complaint(desk: ConsoleDriver, words: str) -> None:
     """Wait until the dialog, still open, says these words."""
     await desk.shows(words)
     assert desk.app.screen is not desk.screen
@@ -210,7 +210,7 @@ async def test_a_new_full_key_makes_a_session(fleet: Path) -> None:
 # Spawning
 
 
-async def open_spawn(desk: Desk) -> None:
+async def open_spawn(desk: ConsoleDriver) -> None:
     """Open the spawn dialog; the keys go to the task."""
     await desk.press("n")
     await desk.until(lambda: isinstance(desk.app.screen, SpawnDialog))

@@ -13,7 +13,7 @@ from core.model.access import OPERATOR, Operator
 from core.model.messages import Provenance, Usage, text_block
 from core.model.sessions import SessionPatch
 from core.runtime.exchanges.announce import SPAWN_INPUT
-from tests.console.driver import CRON, MAIN, OPS, Agent, Desk, console
+from tests.console.driver import CRON, MAIN, OPS, Agent, ConsoleDriver, console
 from tests.support.runtimes import begin, call
 
 ALL_VISIBLE = '{tools: {sessions: {visibility: "all"}}}'
@@ -68,12 +68,12 @@ LOOP = {
 }
 
 
-async def ask(desk: Desk, message: str = "compare", *, sender: str = MAIN, to: str = OPS) -> None:
+async def ask(desk: ConsoleDriver, message: str = "compare", *, sender: str = MAIN, to: str = OPS) -> None:
     """Send from one session to another."""
     await call(desk.runtime, "sessions_send", Operator(sender), sessionKey=to, message=message, timeoutSeconds=0)
 
 
-def line_with(desk: Desk, words: str) -> str:
+def line_with(desk: ConsoleDriver, words: str) -> str:
     """Return the one line of the transcript that holds these words."""
     found = [line[44:] for line in desk.picture.splitlines() if words in line[44:]]
     assert len(found) == 1, desk.picture
@@ -237,7 +237,7 @@ async def test_hostile_ids_and_reasons_reach_no_cell(fleet: Path) -> None:
 # Sub-agents
 
 
-def tree(desk: Desk) -> list[str]:
+def tree(desk: ConsoleDriver) -> list[str]:
     """Return the rows of the spawn tree."""
     lines = desk.picture.splitlines()
     top = next(number for number, line in enumerate(lines) if "SPAWNS" in line)

@@ -8,14 +8,14 @@ from textual.widgets import TextArea
 
 from console.screens.help import Help
 from console.screens.send import SendDialog
-from tests.console.driver import CRON, MAIN, OPS, Desk, console
+from tests.console.driver import CRON, MAIN, OPS, ConsoleDriver, console
 from tests.console.test_typeahead import type_at_once
 from tests.support.runtimes import send
 
 SIZES = [(80, 24), (120, 36), (200, 60)]
 
 
-async def answered(desk: Desk, words: str) -> None:
+async def answered(desk: ConsoleDriver, words: str) -> None:
     """Check that a first message with these words began main and was answered."""
     await desk.until(lambda: desk.screen.parts.main.key == MAIN)
     await desk.at_rest()

@@ -15,7 +15,7 @@ from core.model.access import ALL, OPERATOR
 from core.model.connection import Connection
 from core.model.sessions import SessionPatch
 from core.runtime.gateway import Runtime
-from tests.console.driver import CRON, MAIN, OPS, Desk, Elsewhere, console
+from tests.console.driver import CRON, MAIN, OPS, ConsoleDriver, Elsewhere, console
 from tests.support.lines import Line
 from tests.support.runtimes import running, send
 
@@ -33,7 +33,7 @@ async def prod(tmp_path: Path) -> AsyncGenerator[Runtime]:
 
 
 @contextlib.asynccontextmanager
-async def two(fleet: Path, line: Line, size: tuple[int, int] = (120, 36)) -> AsyncGenerator[Desk]:
+async def two(fleet: Path, line: Line, size: tuple[int, int] = (120, 36)) -> AsyncGenerator[ConsoleDriver]:
     """Open the console on a fleet here and one gateway elsewhere."""
     async with console(fleet, size=size, elsewhere=Elsewhere({"prod": line})) as desk:
         await desk.until(lambda: THERE in desk.order)

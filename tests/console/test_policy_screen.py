@@ -14,7 +14,7 @@ from core.rules.limits import ToolFilter
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import AgentRules, RuleSet
 from core.rules.visibility import AgentToAgent, VisibilityRules
-from tests.console.driver import CRON, MAIN, OPS, Desk, console
+from tests.console.driver import CRON, MAIN, OPS, ConsoleDriver, console
 from tests.support.runtimes import begin, running, send
 
 RULES = """{
@@ -28,14 +28,14 @@ RULES = """{
 SUB = "agent:main:subagent:0b9d2c6e-5a0f-4a50-9d36-0c5ff9a8a111"
 
 
-def page(desk: Desk) -> PolicyScreen:
+def page(desk: ConsoleDriver) -> PolicyScreen:
     """Return the open screen."""
     screen = desk.app.screen
     assert isinstance(screen, PolicyScreen)
     return screen
 
 
-def line_of(desk: Desk, *words: str) -> str:
+def line_of(desk: ConsoleDriver, *words: str) -> str:
     """Return the line of the screen that holds these words."""
     return next(line for line in desk.picture.split("\n") if all(word in line for word in words))
 

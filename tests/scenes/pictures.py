@@ -21,6 +21,7 @@ from core.model.keys import joined, split
 from tests.scenes.day import Day, SceneHost, fixed_world
 from tests.scenes.elsewhere import CHECKOUT, DENIED, elsewhere
 from tests.scenes.script import CONFIG, DESIGN, MAIN, OPS, SUPPORT, TOKYO
+from tests.support.console_driver import ConsoleDriver
 from tests.support.runtimes import until
 from tests.support.screens import segments_of, update_of
 
@@ -71,19 +72,18 @@ class Picture:
         return "\n".join(self.lines)
 
 
-class Stage:
-    """A console in which something is done for a picture.
+class Stage(ConsoleDriver):
+    """A console in which something is done for a picture; it is up to date after each step.
 
     Args:
         host: Whose day it is; the console may work on it from elsewhere.
     """
 
     def __init__(self, app: SwitchboardApp, host: SceneHost, pilot: Pilot[None]) -> None:
-        self.app = app
+        super().__init__(app, pilot)
         self.host = host
         self.day = Day(host)
         self._cast = host.cast
-        self._pilot = pilot
         self._seconds = 0.0
         app.monotonic = lambda: self._seconds
 
@@ -96,15 +96,15 @@ class Stage:
 
     async def press(self, *keys: str) -> None:
         """Press keys."""
-        await self._pilot.press(*keys)
+        await self.pilot.press(*keys)
         await self.settle()
 
-    async def write(self, text: str) -> None:
+    async def paste(self, text: str) -> None:
         """Put a text where the cursor is, as a terminal pastes it."""
         self.app.post_message(events.Paste(text))
         await self.settle()
 
-    async def open(self, key: str) -> None:
+    async def go_to(self, key: str) -> None:
         """Put the cursor on a session."""
         self.app.watch_screen.open_sessions.go_to(self.named(key))
         await self.settle()
@@ -115,42 +115,34 @@ class Stage:
 
     async def resize(self, size: tuple[int, int]) -> None:
         """Give the terminal another size."""
-        await self._pilot.resize_terminal(*size)
+        await self.pilot.resize_terminal(*size)
         await self.settle()
 
     async def settle(self) -> None:
         """Wait until the console shows all that has happened."""
-        screen = self.app.watch_screen
+        screen = self.screen
         for _ in range(2):
             await until(self._is_up_to_date)
             self._seconds += 10.0  # the order of the rows is not held any more
             screen.picture.tick()  # what a second does by itself
-            await self._pilot.pause()
+            await self.pilot.pause()
 
     def _is_up_to_date(self) -> bool:
-        screen, desk = self.app.watch_screen, self.app.view_model
+        screen, model = self.screen, self.app.view_model
         self._seconds += 1.0  # rows move at most a few times a second
         if (
-            desk.changes.is_told
+            model.changes.is_told
             or screen.picture.place_timer is not None
             or screen.parts.sessions.selected not in {None, screen.parts.main.key}
         ):
             return False
-        rows = [row for row in desk.book.rows.values() if row.look == "running"]
+        rows = [row for row in model.book.rows.values() if row.look == "running"]
         if not all(
             " ".join(self._cast.words[split(row.session.key)[1]].split()).endswith(row.words[-20:]) for row in rows
         ):
             return False
-        opened = [desk.transcripts.opened.get(row.session.key) for row in rows]
+        opened = [model.transcripts.opened.get(row.session.key) for row in rows]
         return all(transcript is None or transcript.live is not None for transcript in opened)
-
-    def text(self) -> tuple[str, ...]:
-        """Return what the terminal shows now in words, one for each row of it."""
-        return text_of(self.app)
-
-    def picture(self) -> Picture:
-        """Draw what the terminal shows now."""
-        return picture_of(self.app)
 
 
 def text_of(app: App[None]) -> tuple[str, ...]:
@@ -253,14 +245,14 @@ class ScenePlayer(App[str]):
         stage = Stage(app, cast("SceneHost", app.host), pilot)
         await stage.begin()
         await self._scene.play(stage)
-        self.lines = stage.text()
+        self.lines = text_of(stage.app)
 
 
 async def draw(scene: Scene) -> Picture:
     """Play a scene and draw it."""
     async with prepared(scene) as (app, host), staged(app, host, scene.size) as stage:
         await scene.play(stage)
-        return stage.picture()
+        return picture_of(app)
 
 
 @contextlib.asynccontextmanager
@@ -302,7 +294,7 @@ async def _first_start(stage: Stage) -> None:
 async def _watch(stage: Stage) -> None:
     await stage.day.afternoon()
     await stage.settle()
-    await stage.open(OPS)
+    await stage.go_to(OPS)
 
 
 async def _read(stage: Stage) -> None:
@@ -312,32 +304,32 @@ async def _read(stage: Stage) -> None:
 
 async def _exchange(stage: Stage) -> None:
     await _watch(stage)
-    await stage.open(MAIN)
+    await stage.go_to(MAIN)
     await stage.press("enter")
 
 
 async def _announced(stage: Stage) -> None:
     await _watch(stage)
-    await stage.open(TOKYO)
+    await stage.go_to(TOKYO)
     await stage.press("enter", "k", "k", "enter", "G")
 
 
 async def _tiled(stage: Stage) -> None:
     await _watch(stage)
     await stage.press("v")
-    await stage.open(SUPPORT)
+    await stage.go_to(SUPPORT)
 
 
 async def _send(stage: Stage) -> None:
     await _watch(stage)
     await stage.press("s")
-    await stage.write("Which of the three branches can go?")
+    await stage.paste("Which of the three branches can go?")
 
 
 async def _spawn(stage: Stage) -> None:
     await _watch(stage)
     await stage.press("n")
-    await stage.write("Find a cheaper region in Asia.")
+    await stage.paste("Find a cheaper region in Asia.")
 
 
 async def _help(stage: Stage) -> None:
@@ -348,33 +340,33 @@ async def _help(stage: Stage) -> None:
 async def _palette(stage: Stage) -> None:
     await _watch(stage)
     await stage.press("ctrl+p")
-    await stage.write("go")
+    await stage.paste("go")
 
 
 async def _filter(stage: Stage) -> None:
     await _watch(stage)
     await stage.press("slash")
-    await stage.write("discord")
+    await stage.paste("discord")
 
 
 async def _no_match(stage: Stage) -> None:
     await _watch(stage)
     await stage.press("slash")
-    await stage.write("discrod")
+    await stage.paste("discrod")
 
 
 async def _denied(stage: Stage) -> None:
     await _watch(stage)
-    await stage.open(DESIGN)
+    await stage.go_to(DESIGN)
     await stage.press("i")
-    await stage.write("Please send me the icons.")
+    await stage.paste("Please send me the icons.")
     await stage.press("enter")
 
 
 async def _search(stage: Stage) -> None:
     await _watch(stage)
     await stage.press("S")
-    await stage.write("prices")
+    await stage.paste("prices")
 
 
 async def _abort(stage: Stage) -> None:
@@ -392,20 +384,20 @@ async def _deliveries(stage: Stage) -> None:
 async def _policy(stage: Stage) -> None:
     await stage.day.errands()
     await _watch(stage)
-    await stage.open(DESIGN)
+    await stage.go_to(DESIGN)
     await stage.press("P")
 
 
 async def _what_if(stage: Stage) -> None:
     await _policy(stage)
     await stage.press("slash")
-    await stage.write("agent:research:discord:channel:new")
+    await stage.paste("agent:research:discord:channel:new")
 
 
 async def _gateways(stage: Stage) -> None:
     await _watch(stage)
     assert stage.host.elsewhere is not None
-    await stage.open("@lab:agent:main:main")
+    await stage.go_to("@lab:agent:main:main")
     stage.host.elsewhere.lose_the_lab(stage.host.clock.now_ms())
     await stage.settle()
 
@@ -423,7 +415,7 @@ async def _refused(stage: Stage) -> None:
         "spawn": DENIED,
         "policy": "only operator.admin changes the send policy",
     }
-    await stage.open(f"@prod:{CHECKOUT}")
+    await stage.go_to(f"@prod:{CHECKOUT}")
     await stage.press("n")
 
 

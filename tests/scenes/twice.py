@@ -17,7 +17,7 @@ from core.remote.connect import connect
 from core.remote.profile import Profile
 from tests.contract.ways import door, own_context
 from tests.scenes.day import Day, SceneHost, fixed_world
-from tests.scenes.pictures import Stage, staged
+from tests.scenes.pictures import Stage, staged, text_of
 from tests.scenes.script import CONFIG
 from tests.support.screens import inside
 from tests.support.servers import TOKEN
@@ -73,7 +73,7 @@ class Both:
         """Return what each of them shows, the connection line left out, once it is the same, or after all the time."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            here, there = list(self.here.text()[1:]), list(self.there.text()[1:])
+            here, there = list(text_of(self.here.app)[1:]), list(text_of(self.there.app)[1:])
             if here == there or time.monotonic() > deadline:
                 return here, there
             await self.do(Stage.settle)

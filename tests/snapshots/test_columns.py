@@ -31,7 +31,7 @@ async def rename(stage: Stage) -> None:
         await stage.day.ask(key, "Disk?")
         await runtime.patch(key, SessionPatch({"label": name}), OPERATOR)
     await stage.settle()
-    await stage.open("agent:main:matrix:group:g0")
+    await stage.go_to("agent:main:matrix:group:g0")
 
 
 @pytest.mark.parametrize("size", [NARROW, MEDIUM, WIDE])

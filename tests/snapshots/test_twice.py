@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.scenes.pictures import MEDIUM, NARROW, WIDE, Stage
+from tests.scenes.pictures import MEDIUM, NARROW, WIDE, Stage, text_of
 from tests.scenes.script import DESIGN, MAIN, OPS, SUPPORT, TOKYO
 from tests.scenes.twice import NAME, Both, both
 from tests.support.runtimes import until
@@ -15,44 +15,44 @@ Situation = tuple[Play, str, tuple[str, ...]]
 
 
 async def _list(stage: Stage) -> None:
-    await stage.open(OPS)  # where the cursor began, and what was read then, depends on when the console began
-    await stage.open(SUPPORT)
+    await stage.go_to(OPS)  # where the cursor began, and what was read then, depends on when the console began
+    await stage.go_to(SUPPORT)
 
 
 async def _tools(stage: Stage) -> None:
-    await stage.open(OPS)
+    await stage.go_to(OPS)
     await stage.press("enter", "k", "k", "k", "enter")
 
 
 async def _exchange(stage: Stage) -> None:
-    await stage.open(MAIN)
+    await stage.go_to(MAIN)
     await stage.press("enter")
 
 
 async def _announced(stage: Stage) -> None:
-    await stage.open(TOKYO)
+    await stage.go_to(TOKYO)
     await stage.press("enter", "k", "k", "enter", "G")
 
 
 async def _spawns(stage: Stage) -> None:
-    await stage.open(OPS)
+    await stage.go_to(OPS)
     await stage.press("t")
 
 
 async def _send(stage: Stage) -> None:
-    await stage.open(OPS)
+    await stage.go_to(OPS)
     await stage.press("s")
-    await stage.write("Which of the three branches can go?")
+    await stage.paste("Which of the three branches can go?")
 
 
 async def _spawn(stage: Stage) -> None:
-    await stage.open(OPS)
+    await stage.go_to(OPS)
     await stage.press("n")
-    await stage.write("Find a cheaper region in Asia.")
+    await stage.paste("Find a cheaper region in Asia.")
 
 
 async def _policy(stage: Stage) -> None:
-    await stage.open(DESIGN)
+    await stage.go_to(DESIGN)
     await stage.press("P")
 
 
@@ -66,24 +66,24 @@ async def _help(stage: Stage) -> None:
 
 async def _search(stage: Stage) -> None:
     await stage.press("S")
-    await stage.write("prices")
+    await stage.paste("prices")
 
 
 async def _abort(stage: Stage) -> None:
-    await stage.open(OPS)
+    await stage.go_to(OPS)
     await stage.press("a")
 
 
 async def _tiled(stage: Stage) -> None:
-    await stage.open(OPS)
+    await stage.go_to(OPS)
     await stage.press("v")
-    await stage.open(SUPPORT)
+    await stage.go_to(SUPPORT)
 
 
 async def _denied(stage: Stage) -> None:
-    await stage.open(DESIGN)
+    await stage.go_to(DESIGN)
     await stage.press("i")
-    await stage.write("Please send me the icons.")
+    await stage.paste("Please send me the icons.")
     await stage.press("enter")
 
 
@@ -126,7 +126,7 @@ async def test_a_console_elsewhere_shows_what_the_one_here_shows(size: tuple[int
         await _look(consoles, LOOKS)
         if size == MEDIUM:
             await _look(consoles, MORE)
-        top = consoles.here.text()[0], consoles.there.text()[0]
+        top = text_of(consoles.here.app)[0], text_of(consoles.there.app)[0]
         assert "local" in top[0]
         assert f"{NAME} live" in top[1]
 
@@ -135,11 +135,11 @@ async def test_what_is_done_elsewhere_shows_here() -> None:
     async with both(MEDIUM) as consoles:
         await consoles.day.afternoon()
         rows = consoles.here.app.view_model.book.rows
-        await consoles.there.open(SUPPORT)
+        await consoles.there.go_to(SUPPORT)
         await consoles.there.press("p", "a", "y")
         await until(lambda: rows[SUPPORT].look != "running" and rows[SUPPORT].session.send_policy == "allow")
-        await consoles.do(lambda stage: stage.open(SUPPORT))
-        here, there = ("\n".join(stage.text()) for stage in (consoles.here, consoles.there))
+        await consoles.do(lambda stage: stage.go_to(SUPPORT))
+        here, there = ("\n".join(text_of(stage.app)) for stage in (consoles.here, consoles.there))
         for words in ("aborted", "allow by override", "I am asking the carrier for the number"):
             assert words in here
             assert words in there
