@@ -7,7 +7,6 @@ operator's from then on.
 
 import asyncio
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -102,9 +101,14 @@ async def _import_session(
 ) -> None:
     before = progress.messages
 
+    def count(messages: int) -> None:
+        if progress.stop.is_set():
+            raise Stopped
+        progress.messages = before + messages
+
     def write(tx: Tx) -> tuple[Written, Notes]:
         notes = Notes()
-        return write_session(tx, key, session, notes, _counting(progress, before)), notes
+        return write_session(tx, key, session, notes, count), notes
 
     writing = asyncio.ensure_future(store.write(write))
     try:
@@ -134,12 +138,3 @@ async def _import_session(
         report.extended += 1
     else:
         report.unchanged += 1
-
-
-def _counting(progress: Progress, before: int) -> Callable[[int], None]:
-    def count(messages: int) -> None:
-        if progress.stop.is_set():
-            raise Stopped
-        progress.messages = before + messages
-
-    return count

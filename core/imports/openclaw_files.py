@@ -2,19 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from core.imports.branch import Branch
-from core.imports.entries import Entry, milliseconds, record
-from core.imports.repeats import WORDS, RepeatedMessages
+from core.imports.entries import Entry, milliseconds
 from core.imports.report import EXAMPLES, Notes
-from core.imports.source import SessionFacts, Source, SourceSession, SourceTranscript, read_facts
+from core.imports.source import Source, SourceSession, SourceTranscript, read_facts
 from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 from core.model.ids import UUID
+from core.model.sessions import Session
 
 INDEX: Final = "sessions.json"
 KNOWN_VERSION: Final = 4
@@ -51,19 +49,19 @@ def read_source(folder: Path, agent_id: str) -> Source:
     """
     notes = Notes()
     index = _read_index(folder / INDEX)
-    named = _named(index)
+    rows = {key: cast("Entry", entry) for key, entry in index.items() if isinstance(entry, dict)}
+    named = {stem for row in rows.values() for stem in (_stem(row), str(row.get("sessionId"))) if stem}
     transcripts, records = _files(folder, named, notes)
-    earlier = _earlier(index, {stem: found for stem, found in transcripts.items() if stem not in named}, records)
+    earlier = _earlier(rows, {stem: found for stem, found in transcripts.items() if stem not in named}, records)
+    for key in index:
+        if key not in rows:
+            notes.add("rows that are no JSON object", key)
     used: set[Path] = set()
     sessions: list[SourceSession] = []
-    for key, entry in index.items():
-        if not isinstance(entry, dict):
-            notes.add("rows that are no JSON object", key)
-            continue
-        facts = read_facts(key, agent_id, cast("dict[str, Any]", entry))
-        session = _session(facts, cast("dict[str, Any]", entry), transcripts, earlier.get(key, []))
-        used.update(path for path, _ in session[1])
-        sessions.append(session[0])
+    for key, row in rows.items():
+        session, files = _session(read_facts(key, agent_id, row), _stem(row), transcripts, earlier.get(key, []))
+        used.update(path for path, _ in files)
+        sessions.append(session)
     lost: list[str] = []
     for stem, found in transcripts.items():
         orphans = [(path, when) for path, when in found if path not in used]
@@ -83,18 +81,15 @@ def _told(agent_id: str, lost: list[str]) -> str:
 
 
 def _session(
-    facts: SessionFacts, entry: Mapping[str, Any], transcripts: _Files, earlier: list[tuple[Path, str]]
+    facts: Session, stem: str | None, transcripts: _Files, earlier: list[tuple[Path, str]]
 ) -> tuple[SourceSession, list[tuple[Path, str]]]:
     """Return a session with its transcripts, oldest first, and their files.
 
     Args:
+        stem: Of the file that its row names.
         earlier: Files that are its own though it does not call them by its id or name.
     """
-    named = Path(str(entry.get("sessionFile") or "")).name  # the folder may have moved since
-    match = _FILE.fullmatch(named)
-    stems = dict.fromkeys([match["stem"]] if match else [])
-    stems[facts.session_id] = None
-    found = [file for stem in stems for file in transcripts.get(stem, [])]
+    found = [file for each in dict.fromkeys((stem, facts.session_id)) for file in transcripts.get(each or "", [])]
     current = next((file for file in found if not file[1]), None)
     files = sorted([*(file for file in found if file[1]), *earlier], key=lambda file: file[1])
     read = [_transcript(path, _header_id(path) or path.name) for path, _ in files]
@@ -102,13 +97,13 @@ def _session(
         read.append(_transcript(current[0], facts.session_id))
         files.append(current)
     else:
-        read.append(SourceTranscript(facts.session_id, _nothing))
+        read.append(SourceTranscript(facts.session_id, facts.session_id, lambda _: iter(())))
     times = [facts.created_at, *(_first_time(path) for path, _ in files)]  # a reset begins the row's time anew
     created = min((time for time in times if time), default=facts.updated_at)
-    return SourceSession(replace(facts, created_at=created), tuple(read)), files
+    return SourceSession(facts._replace(created_at=created), tuple(read)), files
 
 
-def _earlier(index: Mapping[str, Any], transcripts: _Files, records: Mapping[str, Path]) -> _Files:
+def _earlier(rows: Mapping[str, Entry], transcripts: _Files, records: Mapping[str, Path]) -> _Files:
     """Return what resets put aside under an id that is no row's own, by the key of the session it belonged to.
 
     A row may list the ids it had, and the record of the runs, which a reset leaves where it is, names the key. When
@@ -119,8 +114,7 @@ def _earlier(index: Mapping[str, Any], transcripts: _Files, records: Mapping[str
         records: Of runs, by the stem of the transcript they lie beside.
     """
     claims: dict[str, set[str]] = {}
-    for key, entry in index.items():
-        row = record(entry)
+    for key, row in rows.items():
         listed = row.get("usageFamilySessionIds")
         if isinstance(listed, list) and row.get("usageFamilyKey", key) == key:  # a copied row has the list of another
             for session_id in cast("list[object]", listed):
@@ -133,7 +127,7 @@ def _earlier(index: Mapping[str, Any], transcripts: _Files, records: Mapping[str
             if first.get("sessionId") == stem and isinstance(key := first.get("sessionKey"), str):
                 claims.setdefault(stem, set()).add(key)
         owners = claims.get(stem, set())
-        if len(owners) == 1 and (key := next(iter(owners))) in index:
+        if len(owners) == 1 and (key := next(iter(owners))) in rows:
             found.setdefault(key, []).extend(aside)
     return found
 
@@ -144,28 +138,15 @@ def _orphan(stem: str, agent_id: str, files: list[tuple[Path, str]]) -> SourceSe
     newest = max(int(path.stat().st_mtime * 1000) for path, _ in files)
     created = min(_first_time(path) for path, _ in files) or newest
     read = tuple(_transcript(path, _header_id(path) or path.name) for path, _ in files)
-    facts = SessionFacts(
-        key=f"agent:{agent_id}:import:{stem}",
-        agent_id=agent_id,
-        session_id=read[-1].transcript_id,
-        origin="import",
-        display_name="an old transcript, of a session that is not known any more",
-        created_at=created,
-        updated_at=newest,
-        archived_at=newest,
-    )
-    return SourceSession(facts, read)
+    named = {"displayName": "an old transcript, of a session that is not known any more"}
+    facts = read_facts(f"agent:{agent_id}:import:{stem}", agent_id, named | {"sessionId": read[-1].transcript_id})
+    return SourceSession(facts._replace(created_at=created, updated_at=newest, archived_at=newest), read)
 
 
-def _named(index: Mapping[str, Any]) -> set[str]:
-    """Return the stems of the transcripts that the rows name."""
-    found: set[str] = set()
-    for entry in index.values():
-        if isinstance(entry, dict):
-            row = cast("dict[str, Any]", entry)
-            match = _FILE.fullmatch(Path(str(row.get("sessionFile") or "")).name)
-            found.update({str(row.get("sessionId")), *([match["stem"]] if match else [])})
-    return found
+def _stem(row: Entry) -> str | None:
+    """Return the stem of the transcript that a row names; its folder may have moved since."""
+    match = _FILE.fullmatch(Path(str(row.get("sessionFile") or "")).name)
+    return match["stem"] if match else None
 
 
 def _files(folder: Path, named: set[str], notes: Notes) -> tuple[_Files, Mapping[str, Path]]:
@@ -223,35 +204,7 @@ def _read_index(path: Path) -> Mapping[str, Any]:
 
 
 def _transcript(path: Path, transcript_id: str) -> SourceTranscript:
-    return SourceTranscript(transcript_id, partial(_active_entries, path))
-
-
-def _nothing(_: Notes) -> Iterator[Entry]:
-    return iter(())
-
-
-def _active_entries(path: Path, notes: Notes) -> Iterator[Entry]:
-    """Yield the entries of the active branch of a file, reading it twice and holding one entry at a time.
-
-    Raises:
-        Unavailable: The file cannot be read.
-    """
-    branch, repeats = Branch(), RepeatedMessages()
-    for entry in _entries(path, notes):
-        branch.add(entry)
-        repeats.add(entry)
-    marks = branch.active()
-    twice = repeats.among(marks)
-    left = 0
-    # The file may have grown meanwhile.
-    for number, (mark, entry) in enumerate(zip(marks, _entries(path, Notes()), strict=False)):
-        if number in twice:
-            notes.add(WORDS, path.name)
-        elif mark:
-            yield entry
-        else:
-            left += entry.get("type") == "message"
-    notes.add("messages on branches that were left", path.name, left)
+    return SourceTranscript(transcript_id, path.name, partial(_entries, path))
 
 
 def _entries(path: Path, notes: Notes) -> Iterator[Entry]:

@@ -6,17 +6,14 @@ import sqlite3
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
-from core.imports.branch import Branch
 from core.imports.entries import Entry, record
-from core.imports.repeats import WORDS, RepeatedMessages
 from core.imports.report import Notes
-from core.imports.source import SessionFacts, Source, SourceSession, SourceTranscript, read_facts
+from core.imports.source import Source, SourceSession, SourceTranscript, read_facts
 from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
 
@@ -135,37 +132,10 @@ def _session(
     entry["sessionId"] = row["current_session_id"]
     facts = read_facts(str(row["session_key"]), agent_id, entry)
     older = [window for window in windows.get(facts.key, []) if window != facts.session_id]
-    read = [
-        SourceTranscript(window, partial(_active_entries, db, path, window)) for window in [*older, facts.session_id]
-    ]
-    return SourceSession(_dated(facts), tuple(read))
-
-
-def _dated(facts: SessionFacts) -> SessionFacts:
-    return facts if facts.created_at else replace(facts, created_at=facts.updated_at)
-
-
-def _active_entries(db: sqlite3.Connection, path: Path, session_id: str, notes: Notes) -> Iterator[Entry]:
-    """Yield the entries of the active branch of a transcript, reading it twice and holding one entry at a time.
-
-    Raises:
-        Unavailable: The database is damaged.
-    """
-    branch, repeats = Branch(), RepeatedMessages()
-    for entry in _entries(db, path, session_id, notes):
-        branch.add(entry)
-        repeats.add(entry)
-    marks = branch.active()
-    twice = repeats.among(marks)
-    left = 0
-    for number, (mark, entry) in enumerate(zip(marks, _entries(db, path, session_id, Notes()), strict=True)):
-        if number in twice:
-            notes.add(WORDS, session_id)
-        elif mark:
-            yield entry
-        else:
-            left += entry.get("type") == "message"
-    notes.add("messages on branches that were left", session_id, left)
+    read = (
+        SourceTranscript(window, window, partial(_entries, db, path, window)) for window in [*older, facts.session_id]
+    )
+    return SourceSession(facts._replace(created_at=facts.created_at or facts.updated_at), tuple(read))
 
 
 def _entries(db: sqlite3.Connection, path: Path, session_id: str, notes: Notes) -> Iterator[Entry]:

@@ -1,7 +1,7 @@
 """What came of an import: counts, and the reasons for what was left out with the first examples."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 EXAMPLES: Final = 3
@@ -54,6 +54,7 @@ class ImportReport:
     """What an import did.
 
     Attributes:
+        agents: Whose sessions were there.
         imported: Sessions that are new here.
         extended: Sessions that were here and got new messages.
         unchanged: Sessions that were here with every message.
@@ -62,10 +63,10 @@ class ImportReport:
         skipped: Sessions, files and entries that were left out.
         failed: What could not be read or written; the examples are whole sentences.
         notices: What the operator should know besides.
-        agents: Whose sessions were there.
     """
 
     directory: str
+    agents: list[str] = field(default_factory=list[str])
     imported: int = 0
     extended: int = 0
     unchanged: int = 0
@@ -74,20 +75,11 @@ class ImportReport:
     skipped: Notes = field(default_factory=Notes)
     failed: list[str] = field(default_factory=list[str])
     notices: list[str] = field(default_factory=list[str])
-    agents: list[str] = field(default_factory=list[str])
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the one document of `--json`."""
         return {
             "status": "error" if self.failed else "ok",
-            "directory": self.directory,
-            "agents": self.agents,
-            "imported": self.imported,
-            "extended": self.extended,
-            "unchanged": self.unchanged,
-            "messages": self.messages,
-            "transcripts": self.transcripts,
+            **asdict(self),
             "skipped": self.skipped.as_json(),
-            "failed": self.failed,
-            "notices": self.notices,
         }

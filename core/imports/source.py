@@ -4,11 +4,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from core.imports.branch import Branch
 from core.imports.entries import Entry, derived_id, milliseconds, model_ref, record
+from core.imports.repeats import WORDS, RepeatedMessages
 from core.imports.report import Notes
+from core.model.json_codec import encodable
+from core.model.keys import JOBS
 from core.model.messages import MAX_INT
 from core.model.runs import RunState
-from core.model.sessions import Override
+from core.model.sessions import Session
 
 THINKING_LEVELS: Final = frozenset({"off", "minimal", "low", "medium", "high"})
 VERBOSE_LEVELS: Final = frozenset({"off", "on", "full"})
@@ -19,7 +23,6 @@ _STATES: Final[Mapping[str, RunState]] = {
     "timeout": "timed_out",
     "running": "interrupted",
 }
-_JOBS: Final = ("cron", "hook", "node")
 _MAX_NAME_CHARS: Final = 120
 
 
@@ -29,52 +32,36 @@ class SourceTranscript:
 
     Attributes:
         transcript_id: As the other system calls it.
-        read: Yields the entries of the active branch in order; may be called again. What is left out goes to the notes.
+        name: What notes call it.
+        entries: Yields every entry but the headers, in order; may be called again. What cannot be read is noted.
     """
 
     transcript_id: str
-    read: Callable[[Notes], Iterator[Entry]]
+    name: str
+    entries: Callable[[Notes], Iterator[Entry]]
 
+    def read(self, notes: Notes) -> Iterator[Entry]:
+        """Yield the entries of the active branch, reading all of them twice and holding one at a time.
 
-@dataclass(frozen=True, slots=True)
-class SessionFacts:
-    """What the other system's row says of a session; times in ms since the Unix epoch.
-
-    Attributes:
-        key: As it is there, not checked.
-        agent_id: Whose folder it was found in.
-        used_model: Of the last reply.
-        spawned_by: Key there of who spawned it.
-        cost_usd: US dollars, None when unknown or free.
-    """
-
-    key: str
-    agent_id: str
-    session_id: str
-    origin: str
-    label: str | None = None
-    display_name: str | None = None
-    channel: str | None = None
-    to: str | None = None
-    account_id: str | None = None
-    send_policy: Override | None = None
-    model: str | None = None
-    used_model: str | None = None
-    thinking_level: str | None = None
-    verbose_level: str | None = None
-    system_sent: bool = False
-    aborted_last_run: bool = False
-    status: RunState | None = None
-    started_at: int | None = None
-    ended_at: int | None = None
-    runtime_ms: int | None = None
-    context_tokens: int | None = None
-    total_tokens: int | None = None
-    cost_usd: float | None = None
-    spawned_by: str | None = None
-    created_at: int = 0
-    updated_at: int = 0
-    archived_at: int | None = None
+        Raises:
+            Unavailable: They cannot be read.
+        """
+        branch, repeats = Branch(), RepeatedMessages()
+        for entry in self.entries(notes):
+            branch.add(entry)
+            repeats.add(entry)
+        marks = branch.active()
+        twice = repeats.among(marks)
+        left = 0
+        # There may be more of them by now.
+        for number, (mark, entry) in enumerate(zip(marks, self.entries(Notes()), strict=False)):
+            if number in twice:
+                notes.add(WORDS, self.name)
+            elif mark:
+                yield entry
+            else:
+                left += entry.get("type") == "message"
+        notes.add("messages on branches that were left", self.name, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +69,11 @@ class SourceSession:
     """A session to import.
 
     Attributes:
+        facts: What its row there says (`read_facts`).
         transcripts: Oldest first; the last one is the current.
     """
 
-    facts: SessionFacts
+    facts: Session
     transcripts: tuple[SourceTranscript, ...]
 
 
@@ -105,48 +93,60 @@ class Source:
     notices: tuple[str, ...] = ()
 
 
-def read_facts(key: str, agent_id: str, entry: Mapping[str, Any]) -> SessionFacts:
-    """Read a row as OpenClaw keeps it; what has another shape than expected counts as absent."""
+def read_facts(key: str, agent_id: str, entry: Mapping[str, Any]) -> Session:
+    """Read a row as OpenClaw keeps it; what has another shape than expected counts as absent.
+
+    Keys and ids are as they are there, not checked. What a checked key tells, and the messages, is for `write_session`.
+    """
     delivery = _delivery(entry)
     user_chose = entry.get("modelOverrideSource", "user") == "user"
     thinking, verbose, policy = (_text(entry.get(name)) for name in ("thinkingLevel", "verboseLevel", "sendPolicy"))
-    updated = milliseconds(entry.get("updatedAt"))
     cost = entry.get("estimatedCostUsd")
-    return SessionFacts(
+    return Session(
         key=key,
-        agent_id=agent_id,
         session_id=_text(entry.get("sessionId")) or derived_id(agent_id, key),
+        rev=0,
+        agent_id=agent_id,
+        kind="other",
+        chat_type="direct",
+        channel="unknown",
         origin=_origin(key),
-        label=_name(entry.get("label")),
         display_name=_name(entry.get("displayName") or entry.get("subject")),
-        channel=_text(delivery.get("channel")),
-        to=_text(delivery.get("to")),
-        account_id=_text(delivery.get("accountId")),
-        send_policy="allow" if policy == "allow" else "deny" if policy == "deny" else None,
-        model=model_ref(entry.get("providerOverride"), entry.get("modelOverride")) if user_chose else None,
+        label=_name(entry.get("label")),
+        created_at=milliseconds(entry.get("createdAt")) or milliseconds(entry.get("sessionStartedAt")),
+        updated_at=milliseconds(entry.get("updatedAt")),
+        archived_at=_at(entry.get("archivedAt")),
+        first_seq=1,
+        last_seq=0,
+        model=_clean(model_ref(entry.get("providerOverride"), entry.get("modelOverride"))) if user_chose else None,
         used_model=model_ref(entry.get("modelProvider"), entry.get("model")),
         thinking_level=thinking if thinking in THINKING_LEVELS else None,
         verbose_level=verbose if verbose in VERBOSE_LEVELS else None,
         system_sent=entry.get("systemSent") is True,
         aborted_last_run=entry.get("abortedLastRun") is True or entry.get("status") == "killed",
+        send_policy="allow" if policy == "allow" else "deny" if policy == "deny" else None,
+        last_channel=_clean(delivery.get("channel")),
+        last_to=_clean(delivery.get("to")),
+        last_account_id=_clean(delivery.get("accountId")),
+        spawned_by=_text(entry.get("spawnedBy")),
         status=_status(entry),
+        queued=0,
         started_at=_at(entry.get("startedAt")),
         ended_at=_at(entry.get("endedAt")),
         runtime_ms=_whole(entry.get("runtimeMs")),
         context_tokens=_whole(entry.get("contextTokens")),
         total_tokens=_whole(entry.get("totalTokens")),
+        spent_tokens=0,
         cost_usd=float(cost) if isinstance(cost, int | float) and 0 < cost <= MAX_INT else None,
-        spawned_by=_text(entry.get("spawnedBy")),
-        created_at=milliseconds(entry.get("createdAt")) or milliseconds(entry.get("sessionStartedAt")),
-        updated_at=updated,
-        archived_at=_at(entry.get("archivedAt")),
+        preview=None,
+        error=None,
     )
 
 
 def _origin(key: str) -> str:
     """Return the kind of job that a key of an agent names, for keys that are not jobs by our grammar."""
     rest = key.split(":", 2)[2] if key.startswith("agent:") and key.count(":") > 1 else key
-    return next((job for job in _JOBS if rest.startswith((f"{job}:", f"{job}-"))), "import")
+    return next((job for job in JOBS if rest.startswith((f"{job}:", f"{job}-"))), "import")
 
 
 def _status(entry: Mapping[str, Any]) -> RunState | None:
@@ -175,7 +175,12 @@ def _whole(value: object) -> int | None:
 
 def _name(value: object) -> str | None:
     text = _text(value)
-    return text.strip()[:_MAX_NAME_CHARS] or None if text else None
+    return _clean(text.strip()[:_MAX_NAME_CHARS]) if text else None
+
+
+def _clean(value: object) -> str | None:
+    text = _text(value)
+    return encodable(text) if text else None
 
 
 def _text(value: object) -> str | None:

@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 
 from core.imports.entries import Cut, derived_id, items
 from core.imports.report import Notes
-from core.imports.source import SessionFacts, SourceSession, SourceTranscript
+from core.imports.source import SourceSession, SourceTranscript
 from core.model.errors import Invalid, SwitchboardError
-from core.model.json_codec import encodable
-from core.model.keys import kind_of, parse, resolve
+from core.model.keys import JOBS, kind_of, parse, resolve
 from core.model.messages import Message
 from core.model.sessions import Session
 from core.store import imported, messages, runs, sessions
@@ -20,7 +19,6 @@ BATCH: Final = 500
 """Messages that are in memory at a time, or fewer when they are long."""
 MAX_BATCH_CHARS: Final = 4_000_000
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9_-]{8,128}")
-_JOBS: Final = frozenset({"cron", "hook", "node"})
 
 CONTINUED: Final = "sessions that were continued here since"
 TAKEN: Final = "sessions whose key another session has here"
@@ -107,7 +105,7 @@ def _safe(transcript_id: str) -> str:
 class _Writing:
     """A session on its way in: compares with what is here, then writes what follows."""
 
-    def __init__(self, tx: Tx, key: str, facts: SessionFacts, count: Callable[[int], None]) -> None:
+    def __init__(self, tx: Tx, key: str, facts: Session, count: Callable[[int], None]) -> None:
         self._tx = tx
         self._key = key
         self._facts = facts
@@ -245,59 +243,24 @@ class _Writing:
         }
 
 
-def _row(key: str, facts: SessionFacts, session_id: str) -> Session:
-    """Return the row of a session that has no messages yet."""
+def _row(key: str, facts: Session, session_id: str) -> Session:
+    """Return the row of a session that has no messages yet, as it is here."""
     parsed = parse(key)
     kind = kind_of(key, facts.origin)
-    internal = kind in _JOBS
-    return Session(
+    return facts._replace(
         key=key,
         session_id=session_id,
-        rev=0,
         agent_id=parsed.agent_id or facts.agent_id,
         kind=kind,
         chat_type=parsed.chat_type,
-        channel="internal" if internal else parsed.channel or _clean(facts.channel) or "unknown",
-        origin=facts.origin,
-        display_name=_clean(facts.display_name),
-        label=_clean(facts.label),
-        created_at=facts.created_at,
-        updated_at=facts.updated_at,
-        archived_at=facts.archived_at,
-        first_seq=1,
-        last_seq=0,
-        model=_clean(facts.model),
-        used_model=None,
-        thinking_level=facts.thinking_level,
-        verbose_level=facts.verbose_level,
-        system_sent=False,
-        aborted_last_run=False,
-        send_policy=facts.send_policy,
-        last_channel=_clean(facts.channel),
-        last_to=_clean(facts.to),
-        last_account_id=_clean(facts.account_id),
+        channel="internal" if kind in JOBS else parsed.channel or facts.last_channel or "unknown",
         spawned_by=_parent(facts),
-        status=None,
-        queued=0,
-        started_at=None,
-        ended_at=None,
-        runtime_ms=None,
-        context_tokens=None,
-        total_tokens=None,
-        spent_tokens=0,
-        cost_usd=None,
-        preview=None,
-        error=None,
     )
 
 
-def _parent(facts: SessionFacts) -> str | None:
+def _parent(facts: Session) -> str | None:
     """Return the key of who spawned it as it is here; None for nobody, or for what cannot be a key."""
     try:
         return resolve(facts.spawned_by, facts.agent_id) if facts.spawned_by else None
     except Invalid:
         return None
-
-
-def _clean(text: str | None) -> str | None:
-    return encodable(text) if text else None
