@@ -4,6 +4,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from pathlib import Path
+from typing import TypeVar
 
 from core.gateway import AgentInfo, ModelInfo, Overrides, Reads, Writes
 from core.model.access import Caller, Scope
@@ -12,10 +13,12 @@ from core.model.messages import Draft, Message
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
 from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
 
+T = TypeVar("T")
+
 
 class DelegatingGateway(ABC):
-    """The reads and writes of a `core.gateway.Gateway`: a kind of gateway says who does them, and overrides those that
-    it does otherwise."""
+    """The reads and writes of a `core.gateway.Gateway`, documented there: a kind of gateway says who does them, and
+    overrides those that it does otherwise."""
 
     @abstractmethod
     async def _reads(self, ref: str | None) -> Reads:
@@ -25,15 +28,23 @@ class DelegatingGateway(ABC):
     async def _writes(self, ref: str | None) -> Writes:
         """Return who changes what a key or id stands for, or, for None, makes something new."""
 
+    def _given(self, value: T) -> T:
+        """Return what is asked with the keys and ids that it has there; they are the same unless a kind says so."""
+        return value
+
+    def _told(self, answer: T) -> T:
+        """Return what is answered with the keys and ids that it has here."""
+        return answer
+
     # Reads
 
     async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
-        """Return sessions, newest first."""
-        return await (await self._reads(None)).list_sessions(query, scope)
+        there = await self._reads(None)
+        return self._told(await there.list_sessions(self._given(query), self._given(scope)))
 
     async def get_session(self, ref: str, scope: Scope) -> Session:
-        """Return one session by canonical key or by session id."""
-        return await (await self._reads(ref)).get_session(ref, scope)
+        there = await self._reads(ref)
+        return self._told(await there.get_session(self._given(ref), self._given(scope)))
 
     async def history(
         self,
@@ -45,94 +56,92 @@ class DelegatingGateway(ABC):
         include_tools: bool = True,
         in_brief: bool = False,
     ) -> HistoryPage:
-        """Return the newest `limit` messages, or those before a `seq`, in order."""
         there = await self._reads(ref)
-        return await there.history(
-            ref, scope, limit=limit, before=before, include_tools=include_tools, in_brief=in_brief
+        ref, scope = self._given(ref), self._given(scope)
+        return self._told(
+            await there.history(ref, scope, limit=limit, before=before, include_tools=include_tools, in_brief=in_brief)
         )
 
     async def search(
         self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
     ) -> list[SearchHit]:
-        """Return messages that hold every word, newest first."""
-        return await (await self._reads(key)).search(text, scope, key=key, limit=limit, redacted=redacted)
+        there = await self._reads(key)
+        scope, key = self._given(scope), self._given(key)
+        return self._told(await there.search(text, scope, key=key, limit=limit, redacted=redacted))
 
     async def agents(self) -> list[AgentInfo]:
-        """Return the configured agents, the default one first."""
         return await (await self._reads(None)).agents()
 
     async def models(self) -> list[ModelInfo]:
-        """Return the models that sessions and spawns may name."""
         return await (await self._reads(None)).models()
 
     async def overrides(self) -> Overrides:
-        """Return the overrides of the send policy that wait for a session of their key."""
         return await (await self._reads(None)).overrides()
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
-        """Return the newest runs of a session, newest first."""
-        return await (await self._reads(key)).runs(key, scope, limit=limit)
+        there = await self._reads(key)
+        return self._told(await there.runs(self._given(key), self._given(scope), limit=limit))
 
     async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
-        """Wait until a run ends, at most `timeout` seconds."""
-        return await (await self._reads(run_id)).wait_run(run_id, timeout)
+        there = await self._reads(run_id)
+        return self._told(await there.wait_run(self._given(run_id), timeout))
 
     async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
-        """Return an exchange with the delivery of its announce, None when the run has none."""
-        return await (await self._reads(exchange_id)).exchange(exchange_id)
+        there = await self._reads(exchange_id)
+        return self._told(await there.exchange(self._given(exchange_id)))
 
     async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
-        """Return the newest exchanges of a session."""
-        return await (await self._reads(key)).exchanges(key, limit=limit)
+        there = await self._reads(key)
+        return self._told(await there.exchanges(self._given(key), limit=limit))
 
     async def deliveries(
         self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
     ) -> list[Delivery]:
-        """Return the newest deliveries, newest first."""
-        return await (await self._reads(key)).deliveries(key, states=states, limit=limit)
+        there = await self._reads(key)
+        return self._told(await there.deliveries(self._given(key), states=states, limit=limit))
 
     async def transcript_path(self, session: Session) -> Path | None:
-        """Return where the transcript's file is, None where there is none to reach."""
-        return await (await self._reads(session.key)).transcript_path(session)
+        there = await self._reads(session.key)
+        return await there.transcript_path(self._given(session))
 
     # Writes
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
-        """Have a message accepted for a session."""
-        return await (await self._writes(request.target)).start_run(request, caller)
+        there = await self._writes(request.target)
+        return self._told(await there.start_run(self._given(request), self._given(caller)))
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
-        """Stop runs of a session; return their ids."""
-        return await (await self._writes(ref)).abort(ref, caller, run_id=run_id)
+        there = await self._writes(ref)
+        return self._told(await there.abort(self._given(ref), self._given(caller), run_id=self._given(run_id)))
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
-        """Change label, model, levels or send policy of a session."""
-        return await (await self._writes(ref)).patch(ref, patch, caller)
+        there = await self._writes(ref)
+        return self._told(await there.patch(self._given(ref), patch, self._given(caller)))
 
     async def reset(self, ref: str, caller: Caller) -> Session:
-        """Give the session an empty transcript."""
-        return await (await self._writes(ref)).reset(ref, caller)
+        there = await self._writes(ref)
+        return self._told(await there.reset(self._given(ref), self._given(caller)))
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
-        """Take a session out of the list, or bring it back."""
-        return await (await self._writes(ref)).archive(ref, caller, archived=archived)
+        there = await self._writes(ref)
+        return self._told(await there.archive(self._given(ref), self._given(caller), archived=archived))
 
     async def create(self, new: NewSession, caller: Caller) -> Session:
-        """Make a session without a message."""
-        return await (await self._writes(new.key or new.parent)).create(new, caller)
+        there = await self._writes(new.key or new.parent)
+        return self._told(await there.create(self._given(new), self._given(caller)))
 
     async def delete(self, ref: str, caller: Caller) -> None:
-        """Remove a session with its transcripts, for good."""
-        await (await self._writes(ref)).delete(ref, caller)
+        there = await self._writes(ref)
+        await there.delete(self._given(ref), self._given(caller))
 
     async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
-        """Append a message without a run."""
-        return await (await self._writes(ref)).append(ref, draft, caller)
+        there = await self._writes(ref)
+        return self._told(await there.append(self._given(ref), self._given(draft), self._given(caller)))
 
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
-        """Send a delivery again."""
-        return await (await self._writes(delivery_id)).retry_delivery(delivery_id, caller)
+        there = await self._writes(delivery_id)
+        return self._told(await there.retry_delivery(self._given(delivery_id), self._given(caller)))
 
     async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
-        """Give a delivery up."""
-        return await (await self._writes(delivery_id)).drop_delivery(delivery_id, caller)
+        there = await self._writes(delivery_id)
+        return self._told(await there.drop_delivery(self._given(delivery_id), self._given(caller)))

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -10,12 +10,21 @@ from hypothesis import strategies as st
 
 from core.model.access import ALL, OPERATOR, One, Operator, Tree
 from core.model.errors import Forbidden, NotFound, Unavailable
-from core.model.events import ConnectionChanged, Delta, Gap, MessageAppended, Reloaded, RunChanged, SessionChanged
+from core.model.events import (
+    ConnectionChanged,
+    Delta,
+    Event,
+    Gap,
+    MessageAppended,
+    Reloaded,
+    RunChanged,
+    SessionChanged,
+)
 from core.model.keys import joined, split
 from core.model.messages import Provenance, user_draft
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import NewSession, SessionPatch, SessionQuery, Unsearched, unsearched
-from core.multi import MultiGateway, asking
+from core.multi import MultiGateway, asking, prefix
 from core.tools.dispatch import dispatch
 from tests.multi.conftest import Two
 from tests.support.runtimes import MAIN, Agent, Listener, begin, running, send, until
@@ -34,6 +43,11 @@ def test_a_name_comes_off_as_it_was_put_on(name: str, ref: str) -> None:
 def test_without_a_name_a_key_is_what_it_was(ref: str) -> None:
     assert split(ref) == ("", ref)
     assert joined("", ref) == ref
+
+
+@pytest.mark.parametrize("kind", get_args(Event))
+def test_every_kind_of_event_gets_the_name(kind: type) -> None:
+    assert kind in prefix.REFS or kind in prefix.NAMED
 
 
 async def test_one_gateway_without_a_name_is_passed_through(tmp_path: Path) -> None:
