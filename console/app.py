@@ -29,17 +29,14 @@ from console.screens.page import Page
 from console.screens.too_small import TooSmall
 from console.screens.watch.screen import WatchScreen
 from console.startup import Scene, Startup
-from console.themes import DEFAULT_THEME, THEMES, Palette, palette_named
+from console.themes import ASCII_SIGNS, DEFAULT_THEME, THEMES, UNICODE_SIGNS, Palette, palette_named
 from console.typeahead import Arrived, Typeahead
-from console.widgets.drawing import ASCII_CONNECTION_SIGNS, ASCII_GLYPHS, CONNECTION_SIGNS, GLYPHS
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from console.hosts.remote_host import AnyHost
-    from console.live.rows import Look
     from core.config.settings import ConsoleSettings
-    from core.model.connection import ConnectionState
 
 FRAME_SECONDS: Final = 1 / 32
 """Changes are drawn at most that often; the first after a pause at once."""
@@ -74,7 +71,7 @@ class SwitchboardApp(App[None]):
         self.synchronizer = Synchronizer(self.view_model)
         self.operations = Operations(self.view_model)
         self.monotonic = time.monotonic
-        self.glyphs: dict[Look, str] = GLYPHS if _draws_unicode() else ASCII_GLYPHS
+        self.signs = UNICODE_SIGNS if _draws_unicode() else ASCII_SIGNS
         self.is_demo = scene is not None
         self.own_keys: dict[str, str] = {}
         self._alarm = Alarm()
@@ -89,11 +86,6 @@ class SwitchboardApp(App[None]):
         self.stylesheet.set_variables(self.get_css_variables())
         self.watch_screen = WatchScreen(self, shutil.get_terminal_size().columns)
         self.startup = Startup(self, host, self.synchronizer, self.watch_screen, self._flush_soon, self._prefer, scene)
-
-    @property
-    def connection_signs(self) -> "dict[ConnectionState, str]":
-        """The signs of how a gateway is reached."""
-        return ASCII_CONNECTION_SIGNS if self.glyphs is ASCII_GLYPHS else CONNECTION_SIGNS
 
     @property
     def palette(self) -> Palette:

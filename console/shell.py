@@ -8,12 +8,10 @@ from textual.screen import Screen
 from textual.widget import AwaitMount
 
 from console.hosts.gateways import Gateways
-from console.live.rows import Look
 from console.live.view_model import ViewModel
 from console.operations import Operations
-from console.themes import Palette
+from console.themes import Palette, Signs
 from console.typeahead import Typeahead
-from core.model.connection import ConnectionState
 
 T = TypeVar("T")
 
@@ -24,7 +22,7 @@ class Shell(Protocol):
     Attributes:
         where: What is worked on, in words; empty for the usual.
         own_keys: The operator's own keys, by the id of the action, as the footer writes them.
-        glyphs: The signs of the states of sessions.
+        signs: Those of states that the terminal can show.
         monotonic: The clock for waits.
     """
 
@@ -34,17 +32,12 @@ class Shell(Protocol):
     gateways: Gateways
     typeahead: Typeahead
     own_keys: dict[str, str]
-    glyphs: dict[Look, str]
+    signs: Signs
     monotonic: Callable[[], float]
 
     @property
     def is_demo(self) -> bool:
         """Whether a scene plays by itself."""
-        ...
-
-    @property
-    def connection_signs(self) -> dict[ConnectionState, str]:
-        """The signs of how a gateway is reached."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""The console's colours: a palette per theme, from which both Textual's theme and the drawn lines are made.
+"""The console's colours: a palette per theme, from which both Textual's theme and the drawn lines are made; its signs.
 
 Text stands at least 4.5:1 from what is behind it (a test computes it); no meaning is carried by colour alone
 (console#contrast).
@@ -6,11 +6,15 @@ Text stands at least 4.5:1 from what is behind it (a test computes it); no meani
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.style import Style
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
+
+from console.live.rows import Look
+from core.model.connection import ConnectionState
+from core.model.exchanges import DeliveryState
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +205,23 @@ def _borrowed(theme: Theme) -> Palette:
         rule=back.blend(text, 0.3).hex,
         code="monokai" if theme.dark else "friendly",
     )
+
+
+class Signs(NamedTuple):
+    """What stands for each state, in one cell."""
+
+    sessions: dict[Look, str]
+    deliveries: dict[DeliveryState, str]
+    connections: dict[ConnectionState, str]
+
+
+UNICODE_SIGNS: Final = Signs(
+    {"failed": "×", "running": "●", "queued": "◌", "idle": "·", "done": "✓", "archived": "▪"},
+    {"pending": "◌", "sending": "●", "sent": "✓", "skipped": "⊘", "failed": "×", "unknown": "?"},
+    {"live": "●", "reading": "·", "starting": "○", "connecting": "◌", "lost": "◌", "refused": "×"},
+)
+ASCII_SIGNS: Final = Signs(
+    {"failed": "x", "running": "*", "queued": "o", "idle": ".", "done": "+", "archived": "#"},
+    {"pending": "o", "sending": "*", "sent": "+", "skipped": "-", "failed": "x", "unknown": "?"},
+    {"live": "*", "reading": ".", "starting": "+", "connecting": "o", "lost": "o", "refused": "x"},
+)

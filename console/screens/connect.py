@@ -16,10 +16,9 @@ from console.live.text.clean import clean_line
 from console.live.text.connections import COLOURS, REASON_CHARS, broken, data_age, state_words
 from console.live.view_model import ViewModel
 from console.screens.page import Page, bindings
-from console.widgets.drawing import fit, palette_of
+from console.widgets.drawing import fit, palette_of, signs_of
 from console.widgets.line_list import LineList
 from console.widgets.sheet import Fact, Sheet
-from core.model.connection import ConnectionState
 from core.model.errors import SwitchboardError
 
 HOW_TO_ADD: Final = (
@@ -47,7 +46,7 @@ class ConnectScreen(Page):
     def __init__(self, view_model: ViewModel, gateways: Gateways) -> None:
         super().__init__(view_model)
         self._gateways = gateways
-        self.list = _List(self._now, lambda: self.shell.connection_signs)
+        self.list = _List(view_model)
         self.facts = Sheet(id="facts")
 
     def compose(self) -> ComposeResult:
@@ -131,9 +130,6 @@ class ConnectScreen(Page):
         assert current is not None, "an action that needs one is refused without"
         return current
 
-    def _now(self) -> int:
-        return self.view_model.wall_ms()
-
     def _show(self) -> None:
         self.list.show(self._gateways.entries())
         shown = sum(entry.shown for entry in self.list.entries)
@@ -154,7 +150,7 @@ class ConnectScreen(Page):
 
     def _standing(self, entry: GatewayEntry) -> list[Fact]:
         """Return how a gateway is reached, what to do where it is not, and what it allows."""
-        connection, now = entry.connection, self._now()
+        connection, now = entry.connection, self.view_model.wall_ms()
         if connection is None:
             return [Fact("state", "not connected: ↵ or space connects it")]
         facts = [Fact("state", state_words(connection, now), COLOURS[connection.state])]
@@ -175,10 +171,9 @@ class ConnectScreen(Page):
 class _List(LineList):
     """The gateways, one or two lines each; the cursor stays on its gateway."""
 
-    def __init__(self, now: Callable[[], int], signs: Callable[[], dict[ConnectionState, str]]) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="gateways")
-        self._now = now
-        self._signs = signs
+        self._view_model = view_model
         self.entries: list[GatewayEntry] = []
 
     @property
@@ -207,7 +202,10 @@ class _List(LineList):
         version = ""
         if connection is not None:
             colour = COLOURS[connection.state]
-            sign, state = self._signs()[connection.state], state_words(connection, self._now())
+            sign, state = (
+                signs_of(self).connections[connection.state],
+                state_words(connection, self._view_model.wall_ms()),
+            )
             version = connection.version
         listed = "in the list" if entry.shown else ""
         name_room = min(24, width // 6)

@@ -21,10 +21,10 @@ from console.live.view_model import ViewModel
 from console.operations import Doing
 from console.screens.confirm import Choice, Confirm
 from console.screens.page import Page, bindings
-from console.widgets.drawing import ANNOUNCE_SIGNS, ASCII_GLYPHS, ASCII_SIGNS, DELIVERY_COLOURS, fit, palette_of
+from console.widgets.drawing import fit, palette_of, signs_of
 from console.widgets.line_list import LineList
 from console.widgets.status import TitleLine
-from core.model.exchanges import RETRYABLE, Delivery
+from core.model.exchanges import RETRYABLE, Delivery, DeliveryState
 from core.model.keys import split
 
 TEXT_CHARS: Final = 20_000
@@ -36,6 +36,14 @@ OVER: Final = {
 }
 RETRY_UNKNOWN = "Nobody knows whether it arrived. Sent again, the channel may show it twice:"
 DROP_UNKNOWN = "Nobody knows whether it arrived: it may stand on the channel already. Dropped, it is not sent again:"
+COLOURS: Final[dict[DeliveryState, str]] = {
+    "pending": "muted",
+    "sending": "accent",
+    "sent": "good",
+    "skipped": "muted",
+    "failed": "error",
+    "unknown": "warning",
+}
 _Line = list[tuple[str, Style]]
 
 
@@ -61,7 +69,7 @@ class DeliveriesScreen(Page):
 
     def __init__(self, view_model: ViewModel) -> None:
         super().__init__(view_model)
-        self.list = _List(view_model, self._glyph)
+        self.list = _List(view_model)
         self._filter = Input(placeholder="words of state, session, address, reason, text", compact=True)
         self._about = TitleLine(id="about")
         self._reason = Static(id="reason")
@@ -227,18 +235,13 @@ class DeliveriesScreen(Page):
         self.list.refresh()
         self._show_edges()
 
-    def _glyph(self, delivery: Delivery) -> str:
-        signs = ASCII_SIGNS if self.shell.glyphs is ASCII_GLYPHS else ANNOUNCE_SIGNS
-        return signs[delivery.state]
-
 
 class _List(LineList):
     """The deliveries; the cursor stays on its delivery when others come."""
 
-    def __init__(self, view_model: ViewModel, glyph: Callable[[Delivery], str]) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="deliveries")
         self._view_model = view_model
-        self._glyph = glyph
         self._shown: list[Delivery] = []
         self._needle = ""
         self.total = 0
@@ -275,13 +278,13 @@ class _List(LineList):
         """Return the one or two lines of a delivery."""
         delivery, palette = self._shown[index], palette_of(self)
         now = self._view_model.now_ms(delivery.key)
-        colour, muted = palette.style(DELIVERY_COLOURS[delivery.state]), palette.style("muted")
+        colour, muted = palette.style(COLOURS[delivery.state]), palette.style("muted")
         tries = fit(_tries(delivery, now), 22, right=True)
         room = max(0, width - 11 - len(tries) - 6)
         named = f"{self._view_model.book.name_of(delivery.key)} {self._view_model.place_of(delivery.key)}".rstrip()
         name = fit(named, min(28, room * 45 // 100))
         first = [
-            (f"{self._glyph(delivery)} {fit(delivery.state, 9)}", colour),
+            (f"{signs_of(self).deliveries[delivery.state]} {fit(delivery.state, 9)}", colour),
             (name + " ", palette.style("text", bold=True)),
             (fit(address_words(delivery), room - min(28, room * 45 // 100) - 1), palette.style("text")),
             (tries, muted),

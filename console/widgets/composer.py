@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rich.style import Style
@@ -33,22 +34,17 @@ class Composer(Vertical):
     }
     """
 
+    @dataclass
     class Submitted(Message):
         """The operator sends what stands in the field."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Left(Message):
         """The operator goes back to reading."""
 
     class Changed(Message):
-        """The draft changed."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        """The draft changed; by the time that this is read, it may have changed again."""
 
     def __init__(self) -> None:
         super().__init__(id="composer")
@@ -97,7 +93,7 @@ class Composer(Vertical):
         """Pass the draft on and complete commands."""
         event.stop()
         self.head.complete(self.field.text)
-        self.post_message(self.Changed(self.field.text))
+        self.post_message(self.Changed())
 
 
 class _Field(TextArea):

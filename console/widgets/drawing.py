@@ -12,27 +12,9 @@ from textual.widget import Widget
 
 from console.live.rows import Look
 from console.shell import shell_of
-from console.themes import Palette
-from core.model.connection import ConnectionState
-from core.model.exchanges import DeliveryState
+from console.themes import Palette, Signs
 
-GLYPHS: Final[dict[Look, str]] = {
-    "failed": "×",
-    "running": "●",
-    "queued": "◌",
-    "idle": "·",
-    "done": "✓",
-    "archived": "▪",
-}
-ASCII_GLYPHS: Final[dict[Look, str]] = {
-    "failed": "x",
-    "running": "*",
-    "queued": "o",
-    "idle": ".",
-    "done": "+",
-    "archived": "#",
-}
-GLYPH_COLOURS: Final[dict[Look, str]] = {
+LOOK_COLOURS: Final[dict[Look, str]] = {
     "failed": "error",
     "running": "accent",
     "queued": "muted",
@@ -40,52 +22,17 @@ GLYPH_COLOURS: Final[dict[Look, str]] = {
     "done": "good",
     "archived": "muted",
 }
-ANNOUNCE_SIGNS: Final[dict[DeliveryState, str]] = {
-    "pending": "◌",
-    "sending": "●",
-    "sent": "✓",
-    "skipped": "⊘",
-    "failed": "×",
-    "unknown": "?",
-}
-ASCII_SIGNS: Final[dict[DeliveryState, str]] = {
-    "pending": "o",
-    "sending": "*",
-    "sent": "+",
-    "skipped": "-",
-    "failed": "x",
-    "unknown": "?",
-}
-DELIVERY_COLOURS: Final[dict[DeliveryState, str]] = {
-    "pending": "muted",
-    "sending": "accent",
-    "sent": "good",
-    "skipped": "muted",
-    "failed": "error",
-    "unknown": "warning",
-}
-CONNECTION_SIGNS: Final[dict[ConnectionState, str]] = {
-    "live": "●",
-    "reading": "·",
-    "starting": "○",
-    "connecting": "◌",
-    "lost": "◌",
-    "refused": "×",
-}
-ASCII_CONNECTION_SIGNS: Final[dict[ConnectionState, str]] = {
-    "live": "*",
-    "reading": ".",
-    "starting": "+",
-    "connecting": "o",
-    "lost": "o",
-    "refused": "x",
-}
 PLAIN: Final = Style()
 
 
 def palette_of(widget: Widget) -> Palette:
     """Return the palette of the theme in use."""
     return shell_of(widget).palette
+
+
+def signs_of(widget: Widget) -> Signs:
+    """Return the signs that the terminal can show."""
+    return shell_of(widget).signs
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:

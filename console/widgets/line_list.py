@@ -1,5 +1,6 @@
 """A list that draws only its visible lines: the ground of the session list, the spawn tree and the pickers."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -34,12 +35,11 @@ class LineList(Lines, can_focus=True):
     KEEPS_CURSOR: ClassVar = True
     """The row under the cursor stays marked while the keys go elsewhere."""
 
+    @dataclass
     class Moved(Message):
         """The cursor stands on another row."""
 
-        def __init__(self, owner: "LineList") -> None:
-            super().__init__()
-            self.owner = owner
+        owner: "LineList"
 
         @property
         def control(self) -> "LineList":

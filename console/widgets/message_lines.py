@@ -18,8 +18,8 @@ from console.live.text.exchanges import address_words, announce_sentence, end_se
 from console.live.text.markdown_blocks import split_blocks
 from console.live.text.words import seconds_span, size
 from console.live.transcript import LiveReply, Step, Transcript
-from console.themes import Palette
-from console.widgets.drawing import ANNOUNCE_SIGNS, PLAIN, fit
+from console.themes import UNICODE_SIGNS, Palette
+from console.widgets.drawing import PLAIN, fit
 from console.widgets.markdown_lines import Line, MarkdownLines
 from core.model.exchanges import ANNOUNCE_SKIP, REPLY_SKIP, Exchange
 
@@ -52,32 +52,25 @@ class Chunk:
         return self.lines
 
 
+@dataclass(slots=True)
 class MessageLines:
     """Draws the rows of one transcript at one width.
 
-    Args:
+    Attributes:
         agent_name: Name of the session's own agent.
         name_of: Turns the key of another session into its name.
         exchanges: What is known of the exchanges that messages belong to.
+        thinking: Show what models think.
     """
 
-    def __init__(
-        self,
-        palette: Palette,
-        markdown: MarkdownLines,
-        width: int,
-        agent_name: str,
-        name_of: Callable[[str], str],
-        exchanges: Exchanges,
-    ) -> None:
-        self.width = width
-        self.thinking = False
-        self._palette = palette
-        self._markdown = markdown
-        self._agent_name = agent_name
-        self._name_of = name_of
-        self._exchanges = exchanges
-        self._blocks: OrderedDict[tuple[str, bool, bool], Chunk] = OrderedDict()
+    palette: Palette
+    markdown: MarkdownLines
+    width: int
+    agent_name: str
+    name_of: Callable[[str], str]
+    exchanges: Exchanges
+    thinking: bool = False
+    _blocks: OrderedDict[tuple[str, bool, bool], Chunk] = field(default_factory=OrderedDict, init=False)
 
     def chunks(self, transcript: Transcript, item: Item, now_ms: int) -> list[Chunk]:
         """Return a row as chunks: the message, and below the last one of an exchange what came of that."""
@@ -115,7 +108,7 @@ class MessageLines:
         """
         chunks: list[Chunk] = []
         if not _agent_goes_on(transcript.peek(transcript.last)):
-            chunks.append(_done([[], self._author_line(self._agent_name, "", since_ms, now_ms)]))
+            chunks.append(_done([[], self._author_line(self.agent_name, "", since_ms, now_ms)]))
         elif reply is not None and reply.blocks and reply.blocks[0].kind == "text":
             chunks.append(_done([[]]))
         for block in reply.blocks if reply is not None else ():
@@ -132,25 +125,25 @@ class MessageLines:
 
     def missing(self, height: int, why: str) -> list[Line]:
         """Return the lines of a row that is not in memory: it is being read, or it cannot be for a reason."""
-        style = self._palette.style("error" if why else "muted")
+        style = self.palette.style("error" if why else "muted")
         words = textwrap.wrap(f"× not read: {why}", max(8, self.width - 4)) if why else ["…"]
         return [self._indented([Segment(each, style)]) for each in words[: height - 1]]
 
     def _header(self, item: Item, step: Step | None, now_ms: int) -> Line:
-        exchange = self._exchanges.get(step.exchange_id) if step is not None else None
+        exchange = self.exchanges.get(step.exchange_id) if step is not None else None
         source = item.source
         if step is not None and step.kind == "subagent" and exchange is not None:
             source = exchange.requester
         if source is not None and item.role == "user":
-            who = f"{self._name_of(source)} → {self._agent_name}"
+            who = f"{self.name_of(source)} → {self.agent_name}"
             about = place_words(step, exchange) if step is not None else _VIA_WORDS.get(item.via, item.via)
             return self._author_line(who, about, item.timestamp, now_ms)
         if item.role == "user":
             return self._author_line("user", "", item.timestamp, now_ms)
-        return self._author_line(self._agent_name, item.model, item.timestamp, now_ms)
+        return self._author_line(self.agent_name, item.model, item.timestamp, now_ms)
 
     def _author_line(self, who: str, about: str, at_ms: int, now_ms: int) -> Line:
-        palette = self._palette
+        palette = self.palette
         when = local_time(at_ms, now_ms)
         about = fit(about, min(cell_len(about), self.width // 2)) if about else ""
         room = max(4, self.width - len(when) - cell_len(about) - 4)
@@ -164,8 +157,8 @@ class MessageLines:
         """Draw the message that asks a session what to announce: one line, with all of it on demand."""
         open_ = item.seq in transcript.unfolded
         exchange_id = transcript.steps[item.seq].exchange_id
-        announce = self._exchanges.announce(exchange_id)
-        asked = f"{self._agent_name} is asked what to say"
+        announce = self.exchanges.announce(exchange_id)
+        asked = f"{self.agent_name} is asked what to say"
         if announce is not None:
             asked += f" on {address_words(announce)}"
         state = f"exchange {short_id(exchange_id)}"
@@ -178,31 +171,31 @@ class MessageLines:
         """Draw a reply by which an agent ends something instead of saying something."""
         said = item.text.strip()
         when = local_time(item.timestamp, item.timestamp)
-        return self._words(f"{when}  {self._agent_name} {_SKIPS[said]} ({said})", "muted")
+        return self._words(f"{when}  {self.agent_name} {_SKIPS[said]} ({said})", "muted")
 
     def _ending(self, transcript: Transcript, item: Item) -> Exchange | None:
         """Return the exchange that has its last message here."""
         if item.is_result and item.source is not None:
-            exchange = self._exchanges.spawn_of(item.source)
+            exchange = self.exchanges.spawn_of(item.source)
             if exchange is not None and exchange.requester == transcript.key:
                 return exchange
         exchange_id = transcript.ends(item.seq)
-        return self._exchanges.get(exchange_id) if exchange_id is not None else None
+        return self.exchanges.get(exchange_id) if exchange_id is not None else None
 
     def _outcome(self, transcript: Transcript, item: Item, exchange: Exchange) -> list[Chunk]:
         """Draw what came of an exchange."""
-        announce = self._exchanges.announce(exchange.exchange_id)
+        announce = self.exchanges.announce(exchange.exchange_id)
         if announce is not None and announce.is_denied and announce.key == transcript.key:
             return []  # a note in this transcript says it
         if announce is not None:
             colour = {"failed": "error", "unknown": "warning"}.get(announce.state, "muted")
-            sign = ANNOUNCE_SIGNS[announce.state]
+            sign = UNICODE_SIGNS.deliveries[announce.state]
             return [_done([[]]), self._words(f"{sign} {announce_sentence(announce)}", colour)]
         if exchange.state == "announcing" and not is_announce_step(transcript, item):
-            return [_done([[]]), self._words(f"◌ announce: {self._name_of(exchange.target)} writes it", "muted")]
+            return [_done([[]]), self._words(f"◌ announce: {self.name_of(exchange.target)} writes it", "muted")]
         if exchange.state == "ended" and exchange.outcome != "done":
             other = exchange.requester if transcript.key == exchange.target else exchange.target
-            return [_done([[]]), self._words(end_sentence(exchange, self._name_of(other)), "muted")]
+            return [_done([[]]), self._words(end_sentence(exchange, self.name_of(other)), "muted")]
         return []
 
     def _part(self, transcript: Transcript, item: Item, part: Part) -> Iterator[Chunk]:
@@ -239,8 +232,8 @@ class MessageLines:
 
     def _unfolded(self, part: Part) -> list[Line]:
         """Draw the first lines of what a tool answered."""
-        muted = self._palette.style("muted")
-        lines = self._markdown.draw(part.text[: FOLDED_LINES * 400], self.width - 3 * INDENT, plain=True)
+        muted = self.palette.style("muted")
+        lines = self.markdown.draw(part.text[: FOLDED_LINES * 400], self.width - 3 * INDENT, plain=True)
         shown = [self._indented([Segment(s.text, muted) for s in line], 2 * INDENT) for line in lines[:FOLDED_LINES]]
         left = len(lines) - FOLDED_LINES
         rest = part.cut + max(0, len(part.text) - FOLDED_LINES * 400)
@@ -250,10 +243,10 @@ class MessageLines:
         return shown or [self._indented([Segment("(nothing)", muted)], 2 * INDENT)]
 
     def _thought(self, text: str) -> Iterator[Chunk]:
-        colour = self._palette.style("muted", italic=True)
+        colour = self.palette.style("muted", italic=True)
         if not self.thinking:
             words = len(text.split())
-            yield _done([self._indented([Segment(f"▸ thinking  {words} words", self._palette.style("muted"))])])
+            yield _done([self._indented([Segment(f"▸ thinking  {words} words", self.palette.style("muted"))])])
             return
         for block in split_blocks(text):
             yield self._speech(block.raw, plain=True, colour=colour)
@@ -272,7 +265,7 @@ class MessageLines:
         width = self.width - INDENT
 
         def draw() -> list[Line]:
-            lines = self._markdown.draw(source, width, plain=plain)
+            lines = self.markdown.draw(source, width, plain=plain)
             if colour is not PLAIN:
                 lines = [[Segment(s.text, colour) for s in line] for line in lines]
             space: list[Line] = [[]] if source.endswith("\n\n") else []
@@ -282,16 +275,16 @@ class MessageLines:
         return Chunk(draw, guess + source.endswith("\n\n"))
 
     def _words(self, text: str, colour: str) -> Chunk:
-        style = self._palette.style(colour)
+        style = self.palette.style(colour)
 
         def draw() -> list[Line]:
-            lines = self._markdown.draw(text, self.width - INDENT, plain=True)
+            lines = self.markdown.draw(text, self.width - INDENT, plain=True)
             return [self._indented([Segment(s.text, style) for s in line]) for line in lines]
 
         return Chunk(draw, 1 + len(text) // max(8, self.width - INDENT))
 
     def _tool_line(self, sign: str, colour: str, name: str, words: str, state: str) -> Line:
-        palette = self._palette
+        palette = self.palette
         room = self.width - INDENT - 2 - len(state) - 2
         name = fit(name, min(cell_len(name), max(8, room // 2)))
         style = palette.style("error" if colour == "error" else "muted")

@@ -36,10 +36,6 @@ class SessionField(Vertical):
     class Taken(Message):
         """A session was taken from the list."""
 
-        def __init__(self, field: "SessionField") -> None:
-            super().__init__()
-            self.field = field
-
     def __init__(self, rows: Sequence[Row], value: str, nobody: str, *, id: str) -> None:  # noqa: A002 - Textual's
         super().__init__(id=id)
         self._rows = rows
@@ -83,7 +79,7 @@ class SessionField(Vertical):
         if row is None or not self.has_class("-matching"):
             return False
         self.input.value = self._shown(row.session.key)
-        self.post_message(self.Taken(self))
+        self.post_message(self.Taken())
         return True
 
     def _shown(self, key: str) -> str:

@@ -1,50 +1,38 @@
 """The session list: every session, live, who needs the operator first (console#attention)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from rich.cells import cell_len
 from rich.style import Style
 
-from console.live.book import Book
 from console.live.placement import Placed
 from console.live.rows import Row
 from console.live.text.words import LOCAL, age, clock_span, cost_cell, tokens
-from console.widgets.drawing import GLYPH_COLOURS, fit, fit_end, palette_of
+from console.live.view_model import ViewModel
+from console.widgets.drawing import LOOK_COLOURS, fit, fit_end, palette_of, signs_of
 from console.widgets.line_list import LineList
 
 HOLD_SECONDS = 3.0
 WIDE = 70
 """From that many cells on a row shows tokens and the policy's name."""
 
+PLACE_CELLS = 10
+"""So many at most are taken by the name of a gateway."""
 _Line = list[tuple[str, Style]]
 
 
 class SessionList(LineList):
     """The rows of a book; the cursor stays on its session when rows move.
 
-    Args:
-        now_ms: The time that the ages of a session are counted from, by its key.
-        place_width: How many cells the name of a row's gateway takes, 0 while there is only one.
-        is_old: Whether what is known of a session may have changed, because its gateway is not reached.
-        glyph: The sign of a row's state.
+    What is known of a session may have changed while its gateway is not reached: then its row is muted.
     """
 
     HELP = "Every session. The order is held for 3 s after the cursor has moved."
 
-    def __init__(
-        self,
-        book: Book,
-        now_ms: Callable[[str], int],
-        glyph: Callable[[Row], str],
-        place_width: Callable[[], int],
-        is_old: Callable[[str], bool],
-    ) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="sessions")
-        self._place_width = place_width
-        self._is_old = is_old
-        self._book = book
-        self._now_ms = now_ms
-        self._glyph = glyph
+        self._view_model = view_model
+        self._book = view_model.book
         self._placed: list[Placed] = []
         self._index: dict[str, int] = {}
         self._moved_at = -HOLD_SECONDS
@@ -138,12 +126,13 @@ class SessionList(LineList):
             return []
         palette = palette_of(self)
         first = self._first_line(row, placed, width)
-        if self._is_old(placed.key):
+        is_old = self._view_model.silent_ms(placed.key) is not None
+        if is_old:
             first = [(text, palette.style("muted")) for text, _ in first]
         if not row.words or self._heights[index] < 2:
             return [first]
         branch = placed.branch.replace("├", "│").replace("└", " ") + "   "
-        colour = palette.style("error" if row.look == "failed" and not self._is_old(placed.key) else "muted")
+        colour = palette.style("error" if row.look == "failed" and not is_old else "muted")
         cut = fit_end if row.growing else fit
         return [first, [(branch, palette.style("muted")), (cut(row.words, width - len(branch) - 1), colour)]]
 
@@ -151,15 +140,17 @@ class SessionList(LineList):
         palette = palette_of(self)
         text, muted = palette.style("text", bold=bool(row.unread)), palette.style("muted")
         columns: _Line = [(fit(self._time(row), 6, right=True), muted)]
-        place = self._place_width()
+        names = self._view_model.gateway.names
+        place = min(1 + max(len(name or LOCAL) for name in names), PLACE_CELLS) if len(names) > 1 else 0
         if width >= WIDE or not place:
             columns.insert(0, (fit(row.channel, 9), muted))
         if place:
             columns.insert(0, (fit(f"@{row.gateway or LOCAL}", place) + " ", muted))
         if width >= WIDE:
-            columns.append((fit(self._tokens(row), 7, right=True), muted))
+            spent = row.session.spent_tokens
+            columns.append((fit(tokens(spent) if spent else "", 7, right=True), muted))
         if self._book.costs:
-            columns.append((fit(self._cost(row), 8, right=True), muted))
+            columns.append((fit(cost_cell(row.session.cost_usd), 8, right=True), muted))
         denied = row.denied
         if width >= WIDE:
             columns.append((fit("  ⊘ deny" if denied else "", 10), palette.style("warning")))
@@ -170,7 +161,7 @@ class SessionList(LineList):
         tail = unread + badge
         return [
             (placed.branch, muted),
-            (self._glyph(row) + " ", palette.style(GLYPH_COLOURS[row.look])),
+            (signs_of(self).sessions[row.look] + " ", palette.style(LOOK_COLOURS[row.look])),
             (name, text),
             (unread, palette.style("accent")),
             (badge, palette.style("warning")),
@@ -179,16 +170,10 @@ class SessionList(LineList):
         ]
 
     def _time(self, row: Row) -> str:
-        now = self._now_ms(row.session.key)
+        now = self._view_model.now_ms(row.session.key)
         if row.look == "running" and row.session.started_at is not None:
             return clock_span(now - row.session.started_at)
         return "queued" if row.look == "queued" else age(now - row.session.updated_at)
-
-    def _tokens(self, row: Row) -> str:
-        return tokens(row.session.spent_tokens) if row.session.spent_tokens else ""
-
-    def _cost(self, row: Row) -> str:
-        return cost_cell(row.session.cost_usd)
 
     def _place(self, key: str | None = None) -> None:
         before = self.selected

@@ -1,16 +1,15 @@
 """The sub-agents of one session, at every depth: state, runtime, tokens, cost, and what became of the announce."""
 
-from collections.abc import Callable
 from typing import Final
 
 from rich.style import Style
 
-from console.live.book import Book
-from console.live.exchanges import Exchanges, Task
-from console.live.rows import FAILED, Look, Row, run_word, runs_of, state_word
+from console.live.exchanges import Task
+from console.live.rows import FAILED, Row, run_word, runs_of, state_word
 from console.live.text.exchanges import tree_words
 from console.live.text.words import clock_span, cost_cell, tokens
-from console.widgets.drawing import GLYPH_COLOURS, fit, palette_of
+from console.live.view_model import ViewModel
+from console.widgets.drawing import LOOK_COLOURS, fit, palette_of, signs_of
 from console.widgets.line_list import LineList
 
 WIDE: Final = 56
@@ -19,24 +18,16 @@ way to what became of its announce."""
 
 
 class SpawnTree(LineList):
-    """The tree of sub-agents below a session.
-
-    Args:
-        now_ms: The time that running ones are counted from.
-        glyph: The sign of a state.
-    """
+    """The tree of sub-agents below a session."""
 
     KEEPS_CURSOR = False
     HELP = "The sub-agents of the session. Enter opens one; a stops it."
 
-    def __init__(
-        self, book: Book, exchanges: Exchanges, now_ms: Callable[[str], int], glyph: Callable[[Look], str]
-    ) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="spawns")
-        self._book = book
-        self._exchanges = exchanges
-        self._now_ms = now_ms
-        self._glyphs = glyph
+        self._book = view_model.book
+        self._exchanges = view_model.exchanges
+        self._now_ms = view_model.now_ms
         self._rows: list[tuple[int, str]] = []
         self._drawn: list[Row] = []
         self.root: str | None = None
@@ -80,7 +71,7 @@ class SpawnTree(LineList):
         return [
             [
                 ("  " * depth, palette.style("muted")),
-                (self._glyphs(look) + " ", palette.style(GLYPH_COLOURS[look])),
+                (signs_of(self).sessions[look] + " ", palette.style(LOOK_COLOURS[look])),
                 (fit(row.name, room), palette.style("muted" if row.look == "archived" else "text")),
                 (columns, palette.style("muted")),
             ]

@@ -1,6 +1,6 @@
 """The lines at the edges of the screen: how the fleet is doing, what was just said, which keys work here now."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -15,8 +15,8 @@ from console.live.rows import Look
 from console.live.text.clean import clean_line
 from console.live.text.connections import REASON_CHARS, Word, where
 from console.live.text.words import tokens
-from console.widgets.drawing import fit, line, palette_of
-from core.model.connection import REACHED, UNREACHED, Connection, ConnectionState, unreached
+from console.widgets.drawing import fit, line, palette_of, signs_of
+from core.model.connection import REACHED, UNREACHED, Connection, unreached
 from core.model.money import dollars
 
 Tone = Literal["muted", "good", "warning", "error"]
@@ -36,9 +36,8 @@ class TopBar(Widget):
 
     DEFAULT_CSS = "TopBar { height: 1; background: $palette-panel; }"
 
-    def __init__(self, signs: Callable[[], Mapping[ConnectionState, str]]) -> None:
+    def __init__(self) -> None:
         super().__init__(id="top")
-        self._signs = signs
         self._where: tuple[Connection, ...] = ()
         self._about = ""
         self._wall: int = 0
@@ -84,7 +83,9 @@ class TopBar(Widget):
 
     def _place(self, room: int) -> list[Word]:
         """Return where we are, in as many words as there is room for."""
-        return [Word(self._about, "accent")] if self._about else where(self._where, self._wall, self._signs(), room)
+        if self._about:
+            return [Word(self._about, "accent")]
+        return where(self._where, self._wall, signs_of(self).connections, room)
 
     def _counted(self, *, narrow: bool) -> _Parts:
         """Return how many sessions are in which state and how fast they spend, the most important first."""

@@ -1,6 +1,5 @@
 """One session in full: who it is, what it costs, what decides about it, its transcript, and where to write to it."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -11,12 +10,13 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from console.live.exchanges import Exchanges
 from console.live.rows import Row, state_word
+from console.live.text.connections import data_age, title
 from console.live.text.exchanges import next_words
 from console.live.text.words import tokens
 from console.live.transcript import Transcript
-from console.widgets.drawing import GLYPH_COLOURS, fit, line, palette_of
+from console.live.view_model import ViewModel
+from console.widgets.drawing import LOOK_COLOURS, fit, line, palette_of, signs_of
 from console.widgets.transcript_view import TranscriptView
 from core.model.money import dollars
 
@@ -30,35 +30,19 @@ NOTHING = (
 
 
 class TranscriptPane(Vertical):
-    """Header, transcript and, where one can write, the composer.
-
-    Args:
-        glyph: The sign of a row's state.
-        standing: What is to be said of the way to the gateway of a key, empty while it is reached.
-    """
+    """Header, transcript and, where one can write, the composer."""
 
     DEFAULT_CSS = "TranscriptPane { width: 1fr; }"
 
     class Shown(Message):
         """It is on the screen now, after it was not."""
 
-    def __init__(
-        self,
-        now_ms: Callable[[str], int],
-        name_of: Callable[[str], str],
-        glyph: Callable[[Row], str],
-        exchanges: Exchanges,
-        standing: Callable[[str], str],
-        *,
-        id: str | None = None,  # noqa: A002 - Textual's name for it
-    ) -> None:
+    def __init__(self, view_model: ViewModel, *, id: str) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id)
         self.key: str | None = None
-        self.header = _Header(glyph)
-        self.view = TranscriptView(now_ms, name_of, exchanges)
-        self._name_of = name_of
-        self._exchanges = exchanges
-        self._standing = standing
+        self.header = _Header()
+        self.view = TranscriptView(view_model)
+        self._view_model = view_model
         self.composer: Composer | None = None
 
     def compose(self) -> ComposeResult:
@@ -103,9 +87,11 @@ class TranscriptPane(Vertical):
 
     def show_row(self, row: Row | None) -> None:
         """Show what is known of the session now."""
-        live = self._exchanges.of(row.session.key) if row is not None else []
-        standing = self._standing(row.session.key) if row is not None else ""
-        self.header.show(row, next_words(live, row.session.key, self._name_of) if row is not None else "", standing)
+        key, standing, exchange = row.session.key if row is not None else "", "", ""
+        if row is not None:
+            standing = self._standing(key)
+            exchange = next_words(self._view_model.exchanges.of(key), key, self._view_model.book.name_of)
+        self.header.show(row, exchange, standing)
         self.view.working_since = row.session.started_at if row is not None and row.look == "running" else None
         if row is not None and self.composer is not None:
             below = self.view.below
@@ -117,6 +103,14 @@ class TranscriptPane(Vertical):
             self.composer.head.show(row.name, words, note)
             self.composer.invite("")
 
+    def _standing(self, key: str) -> str:
+        """Return what is to be said of the way to the gateway of a session; nothing while it is reached."""
+        if self._view_model.silent_ms(key) is None:
+            return ""
+        connection = self._view_model.gateway.reach(key)
+        words = (f"{title(connection)} {connection.state}", data_age(connection, self._view_model.wall_ms()))
+        return ", ".join(filter(None, words))
+
 
 class _Header(Widget):
     """Two lines: name, key and state; model, context, cost and policy. A third while an exchange is under way."""
@@ -126,9 +120,8 @@ class _Header(Widget):
     _Header.-exchange { height: 4; }
     """
 
-    def __init__(self, glyph: Callable[[Row], str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._glyph = glyph
         self._row: Row | None = None
         self._exchange = ""
         self._standing = ""
@@ -162,7 +155,7 @@ class _Header(Widget):
 
     def _first(self, row: Row, width: int) -> list[tuple[str, Style]]:
         palette = palette_of(self)
-        word = f"{self._glyph(row)} {state_word(row)}"
+        word = f"{signs_of(self).sessions[row.look]} {state_word(row)}"
         if row.session.queued:
             word += f", {row.session.queued} queued"
         name = fit(row.name, min(cell_len(row.name), width // 2))
@@ -170,7 +163,7 @@ class _Header(Widget):
         return [
             (f" {name}  ", palette.style("text", bold=True)),
             (fit(row.key, room), palette.style("muted")),
-            (f" {word} ", palette.style(GLYPH_COLOURS[row.look])),
+            (f" {word} ", palette.style(LOOK_COLOURS[row.look])),
         ]
 
     def _second(self, row: Row, width: int) -> list[tuple[str, Style]]:

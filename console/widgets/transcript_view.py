@@ -5,7 +5,7 @@ row at the top kept where it is. At the end the view follows what is said; scrol
 """
 
 import textwrap
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -13,9 +13,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from console.live.exchanges import Exchanges
 from console.live.items import Item
 from console.live.transcript import Transcript
+from console.live.view_model import ViewModel
 from console.widgets.drawing import line, palette_of
 from console.widgets.lines import Lines
 from console.widgets.markdown_lines import MarkdownLines
@@ -44,24 +44,22 @@ class TranscriptView(Lines, can_focus=True):
         Binding("enter,space", "choose", "fold, follow", show=False, id="transcript.choose"),
     ]
 
+    @dataclass
     class Wanted(Message):
         """Rows are looked at that are not in memory."""
 
-        def __init__(self, transcript: Transcript) -> None:
-            super().__init__()
-            self.transcript = transcript
+        transcript: Transcript
 
+    @dataclass
     class Source(Message):
         """The operator wants to see the session a message came from."""
 
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+        key: str
 
     class Moved(Message):
         """The view or its cursor moved, or what is below the end changed."""
 
-    def __init__(self, now_ms: Callable[[str], int], name_of: Callable[[str], str], exchanges: Exchanges) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__()
         self.transcript: Transcript | None = None
         self.follow = True
@@ -69,9 +67,7 @@ class TranscriptView(Lines, can_focus=True):
         self.working_since: int | None = None
         self.thinking = False
         self.coloured = False
-        self._now_ms = now_ms
-        self._name_of = name_of
-        self._exchanges = exchanges
+        self._view_model = view_model
         self._agent_name = ""
         self._nothing = ""
         self._rows = TranscriptRows(self._draw)
@@ -303,21 +299,21 @@ class TranscriptView(Lines, can_focus=True):
         if seq == transcript.last + 1:
             if transcript.live is None and self.working_since is None:
                 return []
-            now = self._now_ms(transcript.key)
+            now = self._view_model.now_ms(transcript.key)
             return self._drawer.live(transcript, transcript.live, now, self.working_since or now)
         item = transcript.item(seq)
-        return self._drawer.chunks(transcript, item, self._now_ms(transcript.key)) if item is not None else None
+        if item is None:
+            return None
+        return self._drawer.chunks(transcript, item, self._view_model.now_ms(transcript.key))
 
     @property
     def _drawer(self) -> MessageLines:
         if self._lines is None:
-            palette = palette_of(self)
+            palette, known = palette_of(self), self._view_model
             if self._markdown is None:
                 self._markdown = MarkdownLines(palette, coloured=self.coloured)
-            self._lines = MessageLines(
-                palette, self._markdown, self.size.width - 2, self._agent_name, self._name_of, self._exchanges
-            )
-            self._lines.thinking = self.thinking
+            about = self._agent_name, known.book.name_of, known.exchanges, self.thinking
+            self._lines = MessageLines(palette, self._markdown, self.size.width - 2, *about)
         return self._lines
 
     def _line(self, transcript: Transcript, seq: int, offset: int) -> list[Segment]:

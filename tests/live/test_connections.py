@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.live.text.connections import broken, data_age, state_words, where
-from console.widgets.drawing import ASCII_CONNECTION_SIGNS, CONNECTION_SIGNS
+from console.themes import ASCII_SIGNS, UNICODE_SIGNS
 from core.model.connection import Connection
 
 NOW = 1_000_000_000_000
@@ -16,7 +16,7 @@ LOST = Connection("lost", name="prod", heard_at=NOW - 14_000, retry_at=NOW + 2_4
 
 
 def said(*connections: Connection, room: int = 200) -> str:
-    return "".join(word.text for word in where(connections, NOW, CONNECTION_SIGNS, room)).rstrip()
+    return "".join(word.text for word in where(connections, NOW, UNICODE_SIGNS.connections, room)).rstrip()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_is_broken_says_why_and_what_comes_next() -> None:
 
 
 def test_signs_take_one_cell_and_differ_where_states_do() -> None:
-    for signs in (CONNECTION_SIGNS, ASCII_CONNECTION_SIGNS):
+    for signs in (UNICODE_SIGNS.connections, ASCII_SIGNS.connections):
         assert {len(sign) for sign in signs.values()} == {1}
         pairs = {(one, other) for one, other in product(signs, signs) if signs[one] == signs[other] and one != other}
         assert pairs == {("lost", "connecting"), ("connecting", "lost")}

@@ -16,7 +16,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from console.app import SwitchboardApp
-from console.widgets.drawing import GLYPHS
+from console.themes import UNICODE_SIGNS
 from core.model.keys import joined, split
 from tests.scenes.day import Day, SceneHost, fixed_world
 from tests.scenes.elsewhere import CHECKOUT, DENIED, elsewhere
@@ -283,7 +283,7 @@ async def staged(app: SwitchboardApp, host: SceneHost, size: tuple[int, int]) ->
 
 def _console(app: SwitchboardApp, host: SceneHost) -> SwitchboardApp:
     app.view_model.wall_ms = host.clock.now_ms
-    app.glyphs = GLYPHS
+    app.signs = UNICODE_SIGNS
     return app
 
 

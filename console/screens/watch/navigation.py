@@ -1,45 +1,29 @@
-"""The keys that go about: from pane to pane, from session to session, and which sessions the list shows."""
+"""The keys that go about: between panes, sessions and lists, to the other screens, and out."""
 
-from textual.screen import Screen
+from functools import partial
 
 from console.live.placement import ORDERS
-from console.live.view_model import ViewModel
 from console.screens.watch.open_sessions import OpenSessions
-from console.screens.watch.parts import Parts
-from console.screens.watch.position import Position
-from console.screens.watch.writing import Writing
+from console.screens.watch.position import Duty, Position
 
 
-class Navigation:
+class Navigation(Duty):
     """Going about; each method `do_<id>` is what an action of the table does."""
 
-    def __init__(
-        self,
-        screen: Screen[None],
-        view_model: ViewModel,
-        parts: Parts,
-        position: Position,
-        writing: Writing,
-        open_sessions: OpenSessions,
-    ) -> None:
-        self._screen = screen
-        self._book = view_model.book
-        self._parts = parts
-        self._position = position
-        self._writing = writing
+    def __init__(self, position: Position, open_sessions: OpenSessions) -> None:
+        super().__init__(position)
         self._open_sessions = open_sessions
 
     def do_open(self) -> None:
         """Go into the transcript."""
         if self._position.row is None:
-            self._writing.enter()
+            self._open_sessions.write()
         else:
             self._open_sessions.enter()
 
     def do_write(self) -> None:
         """Go into the composer."""
-        self._open_sessions.open_selected()
-        self._writing.enter()
+        self._open_sessions.write()
 
     def do_back(self) -> None:
         """Go one step out."""
@@ -81,7 +65,7 @@ class Navigation:
 
     def do_urgent(self) -> None:
         """Go to the session that needs somebody most."""
-        urgent = [row for row in self._book.rows.values() if row.look == "failed" and row.unread]
+        urgent = [row for row in self._view_model.book.rows.values() if row.look == "failed" and row.unread]
         if not urgent:
             self._parts.notice.say("nothing has failed since you looked")
             return
@@ -89,13 +73,13 @@ class Navigation:
 
     def do_order(self) -> None:
         """Sort another way."""
-        placement = self._book.placement
+        placement = self._view_model.book.placement
         placement.order = ORDERS[(ORDERS.index(placement.order) + 1) % len(ORDERS)]
         self._open_sessions.replace()
 
     def do_archived(self) -> None:
         """Show the archive, or leave it."""
-        placement = self._book.placement
+        placement = self._view_model.book.placement
         placement.archived = not placement.archived
         self._open_sessions.replace()
 
@@ -111,10 +95,85 @@ class Navigation:
 
     def narrow(self, needle: str) -> None:
         """Show only the sessions that hold these words."""
-        if self._book.placement.needle != needle:
-            self._book.placement.needle = needle
+        if self._view_model.book.placement.needle != needle:
+            self._view_model.book.placement.needle = needle
             self._open_sessions.replace()
 
     def do_tile(self) -> None:
         """Keep the transcript beside the next one, or give the kept one up."""
-        self._open_sessions.tile()
+        second = self._parts.second
+        if second is None:
+            self._screen.run_worker(self._keep_beside, group="open", exclusive=True)
+            return
+        self._parts.remove_second()
+        if second.key is not None and second.key != self._parts.main.key:
+            self._view_model.transcripts.close(second.key)
+
+    async def _keep_beside(self) -> None:
+        """Show the transcript a second time, to stay there when the first one goes on."""
+        key = self._parts.main.key or ""
+        row, transcript = self._view_model.book.rows.get(key), self._view_model.transcripts.opened.get(key)
+        if row is not None and transcript is not None:
+            second = await self._parts.add_second()
+            second.show(row, transcript)
+
+    # Other screens
+
+    def do_search(self) -> None:
+        """Search all transcripts."""
+        from console.screens.search import SearchDialog
+
+        async def show(key: str, seq: int) -> None:
+            if self._open_sessions.go_to(key):
+                await self._open_sessions.open(key)
+                self._open_sessions.enter()
+                self._parts.main.view.jump(seq)
+
+        def go(found: tuple[str, int] | None) -> None:
+            if found is not None:
+                self._screen.run_worker(partial(show, *found), group="open", exclusive=True)
+
+        self._shell.push_screen(SearchDialog(self._view_model), go)
+
+    def do_deliveries(self) -> None:
+        """Show what was announced."""
+        from console.screens.deliveries import DeliveriesScreen
+
+        self._shell.push_screen(DeliveriesScreen(self._view_model), self._go_from_page)
+
+    def do_rules(self) -> None:
+        """Show which rules decide about the session."""
+        from console.screens.policy import PolicyScreen
+
+        subject = self._position.subject
+        key = subject.session.key if subject is not None else self._view_model.main_key
+        self._shell.push_screen(PolicyScreen(self._view_model, key), self._go_from_page)
+
+    def do_gateways(self) -> None:
+        """Show the gateways."""
+        from console.screens.connect import ConnectScreen
+
+        self._shell.push_screen(ConnectScreen(self._view_model, self._shell.gateways), self._go_from_page)
+
+    def _go_from_page(self, key: str | None) -> None:
+        """Go where another screen points to."""
+        if key is not None and self._open_sessions.go_to(key):
+            self._parts.sessions.focus()
+
+    def do_configuration(self) -> None:
+        """Read the configuration again."""
+        self._shell.configure_again()
+
+    def do_palette(self) -> None:
+        """Search all actions and sessions."""
+        self._shell.action_command_palette()
+
+    def do_help(self) -> None:
+        """Show the keys."""
+        from console.screens.help import Help
+
+        self._shell.push_screen(Help(self._position.explained()))
+
+    def do_quit(self) -> None:
+        """Leave, after asking when something is at work."""
+        self._shell.leave()

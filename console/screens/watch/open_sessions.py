@@ -3,12 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from textual.screen import Screen
-
-from console.live.view_model import ViewModel
-from console.screens.watch.parts import Parts
 from console.screens.watch.picture import Picture
-from console.screens.watch.position import Position
+from console.screens.watch.position import Duty, Position
 from console.screens.watch.writing import Writing
 from core.model.errors import SwitchboardError
 
@@ -21,22 +17,11 @@ OPEN_SECONDS: Final = 0.06
 """A session is opened when the cursor has rested on it for that long, so that a held key does not open each."""
 
 
-class OpenSessions:
+class OpenSessions(Duty):
     """The session in the main pane, which follows the cursor, and the one that is kept beside it."""
 
-    def __init__(
-        self,
-        screen: Screen[None],
-        view_model: ViewModel,
-        parts: Parts,
-        position: Position,
-        picture: Picture,
-        writing: Writing,
-    ) -> None:
-        self._screen = screen
-        self._view_model = view_model
-        self._parts = parts
-        self._position = position
+    def __init__(self, position: Position, picture: Picture, writing: Writing) -> None:
+        super().__init__(position)
         self._picture = picture
         self._writing = writing
         self._open_timer: Timer | None = None
@@ -103,6 +88,11 @@ class OpenSessions:
         self._screen.add_class("-reading")
         self._parts.main.view.focus()
 
+    def write(self) -> None:
+        """Go into the composer of the session under the cursor."""
+        self.open_selected()
+        self._writing.enter()
+
     def place(self) -> None:
         """Draw all rows in their order, and open one when none is open."""
         self._picture.place()
@@ -131,28 +121,3 @@ class OpenSessions:
             sessions.reveal(key)
             self.place()
         return True
-
-    async def go_to_message(self, key: str, seq: int) -> None:
-        """Go into the transcript of a session, to one of its messages."""
-        if self.go_to(key):
-            await self.open(key)
-            self.enter()
-            self._parts.main.view.jump(seq)
-
-    def tile(self) -> None:
-        """Keep the transcript beside the next one, or give the kept one up."""
-        second = self._parts.second
-        if second is None:
-            self._screen.run_worker(self._keep_beside, group="open", exclusive=True)
-            return
-        self._parts.remove_second()
-        if second.key is not None and second.key != self._parts.main.key:
-            self._view_model.transcripts.close(second.key)
-
-    async def _keep_beside(self) -> None:
-        """Show the transcript a second time, to stay there when the first one goes on."""
-        key = self._parts.main.key or ""
-        row, transcript = self._view_model.book.rows.get(key), self._view_model.transcripts.opened.get(key)
-        if row is not None and transcript is not None:
-            second = await self._parts.add_second()
-            second.show(row, transcript)

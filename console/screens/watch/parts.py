@@ -1,15 +1,12 @@
 """The widgets of the watch screen, and what is where; the style sheet says how it fits on narrow and wide screens."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.screen import Screen
 
-from console.live.rows import Look, Row
-from console.live.text.connections import data_age, title
-from console.live.text.words import LOCAL
-from console.shell import Shell
+from console.live.view_model import ViewModel
 from console.widgets.details import Details
 from console.widgets.session_list import SessionList
 from console.widgets.spawn_tree import SpawnTree
@@ -18,9 +15,6 @@ from console.widgets.transcript_pane import TranscriptPane
 
 if TYPE_CHECKING:
     from textual.widgets import Input
-
-PLACE_CELLS: Final = 10
-"""So many at most are taken by the name of a gateway in the list."""
 
 
 class Parts:
@@ -35,18 +29,17 @@ class Parts:
         find: Where words to find in the transcript are written.
     """
 
-    def __init__(self, screen: Screen[None], shell: Shell) -> None:
+    def __init__(self, screen: Screen[None], view_model: ViewModel) -> None:
         self._screen = screen
-        self._shell = shell
-        self._view_model = view_model = shell.view_model
-        self.top = TopBar(lambda: shell.connection_signs)
+        self._view_model = view_model
+        self.top = TopBar()
         self.standing = NoticeLine(id="standing")
         self.list_title = TitleLine(id="list-title")
-        self.sessions = SessionList(view_model.book, view_model.now_ms, self._glyph, self._place_width, self._is_old)
-        self.main = self._new_pane("main")
+        self.sessions = SessionList(view_model)
+        self.main = TranscriptPane(view_model, id="main")
         self.second: TranscriptPane | None = None
         self.spawns_title = TitleLine(id="spawns-title")
-        self.spawns = SpawnTree(view_model.book, view_model.exchanges, view_model.now_ms, self._sign)
+        self.spawns = SpawnTree(view_model)
         self.details = Details(view_model)
         self.notice = NoticeLine(id="notice")
         self.bottom = BottomBar()
@@ -86,7 +79,7 @@ class Parts:
 
     async def add_second(self) -> TranscriptPane:
         """Make room for a second transcript."""
-        self.second = second = self._new_pane("second")
+        self.second = second = TranscriptPane(self._view_model, id="second")
         second.view.coloured = self.main.view.coloured
         await self._screen.query_one("#body").mount(second)
         self._screen.add_class("-tiled")
@@ -102,30 +95,3 @@ class Parts:
     def show_filter(self, *, shown: bool) -> None:
         """Show or hide the field that narrows the list."""
         self._screen.query_one("#sessions-pane").set_class(shown, "-filtering")
-
-    def _new_pane(self, id_: str) -> TranscriptPane:
-        view_model = self._view_model
-        return TranscriptPane(
-            view_model.now_ms, view_model.book.name_of, self._glyph, view_model.exchanges, self._standing, id=id_
-        )
-
-    def _sign(self, look: Look) -> str:
-        return self._shell.glyphs[look]
-
-    def _glyph(self, row: Row) -> str:
-        return self._shell.glyphs[row.look]
-
-    def _standing(self, key: str) -> str:
-        """Return what is to be said of the way to the gateway of a session; nothing while it is reached."""
-        if self._view_model.silent_ms(key) is None:
-            return ""
-        connection = self._view_model.gateway.reach(key)
-        words = (f"{title(connection)} {connection.state}", data_age(connection, self._view_model.wall_ms()))
-        return ", ".join(filter(None, words))
-
-    def _is_old(self, key: str) -> bool:
-        return self._view_model.silent_ms(key) is not None
-
-    def _place_width(self) -> int:
-        names = self._view_model.gateway.names
-        return min(1 + max(len(name or LOCAL) for name in names), PLACE_CELLS) if len(names) > 1 else 0

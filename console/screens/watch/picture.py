@@ -2,14 +2,9 @@
 
 from typing import TYPE_CHECKING, Final
 
-from textual.screen import Screen
-
 from console.live.placement import ORDER_WORDS
 from console.live.text.connections import broken
-from console.screens.watch.parts import Parts
-from console.screens.watch.position import Position
-from console.shell import Shell
-from console.widgets.footer import foot
+from console.screens.watch.position import Duty, Position
 from console.widgets.transcript_pane import TranscriptPane
 from core.model.keys import split
 
@@ -19,17 +14,22 @@ if TYPE_CHECKING:
 DELETED: Final = "this session was deleted"
 PLACE_SECONDS: Final = 0.25
 """Rows move at most that often."""
+WRITING: Final = [("↵", "send"), ("^j", "new line"), ("/", "command"), ("esc", "back")]
+_IN_FIELDS: Final = {
+    "filter": [("↵", "to the list"), ("esc", "all sessions")],
+    "find": [("↵", "next older"), ("esc", "back")],
+}
 
 
-class Picture:
-    """Draws the view model into the parts of the screen."""
+class Picture(Duty):
+    """Draws the view model into the parts of the screen.
 
-    def __init__(self, screen: Screen[None], shell: Shell, parts: Parts, position: Position) -> None:
-        self._screen = screen
-        self._shell = shell
-        self._view_model = shell.view_model
-        self._parts = parts
-        self._position = position
+    Attributes:
+        place_timer: Runs while rows wait for being moved.
+    """
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
         self.place_timer: Timer | None = None
         self._placed_at = -PLACE_SECONDS
 
@@ -72,8 +72,24 @@ class Picture:
         parts.spawns_title.show("SPAWNS", name, str(children), focused=focused is parts.spawns)
         self._screen.set_class(bool(children), "-spawns")
         parts.details.show(row)
-        keys = foot(self._position.actions, self._position.state, focused.id if focused is not None else None)
-        parts.bottom.show(*keys)
+        self._show_keys(focused.id if focused is not None else None)
+
+    def _show_keys(self, focused: str | None) -> None:
+        """Draw the keys that work now, where the focus is on the widget with that id."""
+        state, bottom, actions = self._position.state, self._parts.bottom, self._position.actions
+        fixed = [action for action in actions if action.id in {"palette", "help"}]
+        if state.pane == "composer":
+            shown = [("F1" if "f1" in action.keys.split(",") else action.shown, action.title) for action in fixed]
+            bottom.show(
+                _IN_FIELDS.get(focused or "", WRITING), [key for key in shown if len(key[0]) > 1]
+            )  # a letter is text
+            return
+        here = [action for action in actions if state.pane in action.panes and action.enabled(state) is None]
+        keys = [(action.shown, action.title) for action in here if action not in fixed]
+        if state.reading and state.pane == "transcript":
+            keys.insert(0, ("esc", "back"))
+        refused = [(action.shown, action.title) for action in here if action.refused(state)]
+        bottom.show(keys, [(action.shown, action.title) for action in fixed], refused)
 
     def _nothing(self) -> tuple[str, str]:
         """Why the list is empty, and what to do."""

@@ -13,7 +13,6 @@ from console.live.changes import Changes
 from console.screens.too_small import BREAKPOINTS, cover
 from console.screens.watch.navigation import Navigation
 from console.screens.watch.open_sessions import OpenSessions
-from console.screens.watch.other_screens import OtherScreens
 from console.screens.watch.parts import Parts
 from console.screens.watch.picture import Picture
 from console.screens.watch.position import Position
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from console.widgets.composer import Composer
 
-COMMANDS = (Navigation, SessionCommands, TranscriptCommands, OtherScreens)
+COMMANDS = (Navigation, SessionCommands, TranscriptCommands)
 """The classes whose methods `do_<id>` are what the actions do."""
 
 
@@ -53,18 +52,17 @@ class WatchScreen(Screen[None]):
         self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
         self.shell = shell
         self.view_model = view_model = shell.view_model
-        self.parts = parts = Parts(self, shell)
-        self.position = position = Position(self, view_model, parts)
-        self.picture = Picture(self, shell, parts, position)
-        self.writing = writing = Writing(self, shell, parts, position)
-        self.open_sessions = opened = OpenSessions(self, view_model, parts, position, self.picture, writing)
-        self.navigation = Navigation(self, view_model, parts, position, writing, opened)
-        self.transcript_commands = TranscriptCommands(self, shell, parts)
+        self.parts = Parts(self, view_model)
+        self.position = position = Position(self, shell, self.parts)
+        self.picture = Picture(position)
+        self.writing = Writing(position)
+        self.open_sessions = OpenSessions(position, self.picture, self.writing)
+        self.navigation = Navigation(position, self.open_sessions)
+        self.transcript_commands = TranscriptCommands(position)
         self._commands = (
             self.navigation,
             self.transcript_commands,
-            SessionCommands(self, shell, parts, position, writing, opened),
-            OtherScreens(self, shell, parts, position, opened),
+            SessionCommands(position, self.open_sessions),
         )
 
     def compose(self) -> ComposeResult:

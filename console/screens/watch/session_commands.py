@@ -5,16 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from textual.screen import Screen
-
 from console.live.rows import Row, runs_of
 from console.live.text.words import counted
 from console.operations import Doing, Outcome, SendOrder
 from console.screens.watch.open_sessions import OpenSessions
-from console.screens.watch.parts import Parts
-from console.screens.watch.position import Position
-from console.screens.watch.writing import Writing
-from console.shell import Shell
+from console.screens.watch.position import Duty, Position
 from core.gateway import Action as GatewayAction
 from core.model.errors import SwitchboardError
 
@@ -25,27 +20,14 @@ WAIT_SECONDS: Final = 30.0
 """How long a send waits unless the operator says something else."""
 
 
-class SessionCommands:
+class SessionCommands(Duty):
     """Acting on sessions; each method `do_<id>` is what an action of the table does.
 
     What was refused is asked for again with what was written.
     """
 
-    def __init__(
-        self,
-        screen: Screen[None],
-        shell: Shell,
-        parts: Parts,
-        position: Position,
-        writing: Writing,
-        open_sessions: OpenSessions,
-    ) -> None:
-        self._screen = screen
-        self._shell = shell
-        self._view_model = shell.view_model
-        self._parts = parts
-        self._position = position
-        self._writing = writing
+    def __init__(self, position: Position, open_sessions: OpenSessions) -> None:
+        super().__init__(position)
         self._open_sessions = open_sessions
         self._refused_send: SendOrder | None = None
         self._refused_spawn: SpawnOrder | None = None
@@ -134,8 +116,7 @@ class SessionCommands:
 
     def do_label(self) -> None:
         """Begin a /label command."""
-        self._open_sessions.open_selected()
-        self._writing.enter()
+        self._open_sessions.write()
         begin = partial(self._begin_command, "/label ", self._subject().session.key)
         self._screen.run_worker(begin, group="open", exclusive=True)
 

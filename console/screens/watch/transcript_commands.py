@@ -2,22 +2,13 @@
 
 from functools import partial
 
-from textual.screen import Screen
-
-from console.screens.watch.parts import Parts
-from console.shell import Shell
+from console.screens.watch.position import Duty
 from core.model.access import ALL
 from core.model.errors import SwitchboardError
 
 
-class TranscriptCommands:
+class TranscriptCommands(Duty):
     """Reading a transcript; each method `do_<id>` is what an action of the table does."""
-
-    def __init__(self, screen: Screen[None], shell: Shell, parts: Parts) -> None:
-        self._screen = screen
-        self._shell = shell
-        self._view_model = shell.view_model
-        self._parts = parts
 
     def do_tools(self) -> None:
         """Show or hide what tools answered."""

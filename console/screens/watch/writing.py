@@ -1,24 +1,16 @@
 """What is written in the composer: the draft of each session, and its way to the gateway."""
 
-from textual.screen import Screen
-
 from console.live.outgoing import Outgoing
 from console.operations import SendOrder
-from console.screens.watch.parts import Parts
 from console.screens.watch.picture import DELETED
-from console.screens.watch.position import Position
-from console.shell import Shell
+from console.screens.watch.position import Duty, Position
 
 
-class Writing:
+class Writing(Duty):
     """The draft, and what of it is on its way."""
 
-    def __init__(self, screen: Screen[None], shell: Shell, parts: Parts, position: Position) -> None:
-        self._screen = screen
-        self._shell = shell
-        self._view_model = shell.view_model
-        self._parts = parts
-        self._position = position
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
         self._outgoing = Outgoing()
 
     def enter(self) -> None:

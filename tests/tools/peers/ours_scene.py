@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from console.app import SwitchboardApp
 from console.hosts.remote_host import RemoteHost
 from console.profiles import Profiles
-from console.widgets.drawing import GLYPHS
+from console.themes import UNICODE_SIGNS
 from core.config.paths import Places
 from core.config.settings import GatewaySettings, Secret, Settings
 from tests.scenes.pictures import MEDIUM, Picture, picture_of, text_of
@@ -77,7 +77,7 @@ async def opened(peer: Peer, state: Path) -> AsyncGenerator[Player]:
     places = Places(state, state / "config.json5", "scene", "scene", config_required=False)
     host = RemoteHost(places, Settings(), Profiles({}, state), [gateway])
     app = SwitchboardApp(host)
-    app.glyphs = GLYPHS
+    app.signs = UNICODE_SIGNS
     try:
         async with app.run_test(size=MEDIUM) as pilot:
             yield Player(app, pilot)
