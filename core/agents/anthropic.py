@@ -6,30 +6,26 @@ with its signature, as the API wants it beside the results of tools; thinking of
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from core.agents.port import Reply, TextDelta, ThinkingDelta
+from core.agents.port import Reply
 from core.agents.prompt import prompt_text
 from core.agents.wire import (
     Ask,
     BadReply,
     Dialect,
-    KeptBlock,
-    RawCall,
+    Part,
+    ReplyDecoder,
     WordsDelta,
     arguments_text,
-    call_blocks,
     count,
     error_words,
     items,
-    load,
     mapping,
     words,
 )
 from core.config.settings import ModelSettings
-from core.model.json_codec import encodable
-from core.model.messages import Block, Message, Usage, text_block, thinking_block
+from core.model.messages import Block, Message, Usage
 
 VERSION: Final = "2023-06-01"
 DEFAULT_MAX_TOKENS: Final = 8192
@@ -40,7 +36,6 @@ _EFFORTS: Final[Mapping[str, str]] = {"minimal": "low", "low": "low", "medium": 
 _LEAST_BUDGET: Final = 1024
 _ADAPTIVE_SINCE: Final = (4, 6)
 _CLAUDE_VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2}))?(?!\d)")
-_LENGTH_REASONS: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
 _PASSING_ERRORS: Final = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error"})
 _COUNTS: Final[Mapping[str, tuple[str, ...]]] = {
     "input": ("input_tokens", "prompt_tokens"),
@@ -172,39 +167,7 @@ def _safe_id(call_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", call_id)
 
 
-_Kind = Literal["text", "thinking", "redacted", "call", "other"]
-
-
-@dataclass(slots=True)
-class _Part:
-    """One content block as it arrives.
-
-    Attributes:
-        kind: `other` is what we do not know and leave out.
-        words: Its text, its thinking, or the JSON of a tool's arguments.
-        given: Arguments of a tool, or thinking that is not to be read, that the block began with.
-    """
-
-    kind: _Kind
-    words: list[str]
-    call_id: str = ""
-    name: str = ""
-    given: str = ""
-    signature: str = ""
-
-    def call(self) -> RawCall:
-        return RawCall(self.call_id, self.name, "".join(self.words) or self.given)
-
-    def block(self) -> Block:
-        text = encodable("".join(self.words))
-        if self.kind == "text":
-            return text_block(text)
-        if self.kind == "redacted":
-            return {**thinking_block(""), _REDACTED: self.given}
-        return {**thinking_block(text), _SIGNATURE: self.signature} if self.signature else thinking_block(text)
-
-
-_KINDS: Final[Mapping[str, _Kind]] = {
+_KINDS: Final[Mapping[str, Literal["text", "thinking", "redacted", "call"]]] = {
     "text": "text",
     "text_delta": "text",
     "thinking": "thinking",
@@ -216,30 +179,15 @@ _KINDS: Final[Mapping[str, _Kind]] = {
 }
 
 
-class AnthropicDecoder:
+class AnthropicDecoder(ReplyDecoder):
     """Reads one message, streamed or whole."""
 
+    length_reasons = frozenset({"max_tokens", "model_context_window_exceeded"})
+
     def __init__(self) -> None:
-        self.done = False
-        self._parts: dict[int, _Part] = {}
+        super().__init__()
+        self._parts: dict[int, Part] = {}
         self._usage: dict[str, int] = {}
-        self._reason = ""
-        self._kept = KeptBlock()
-
-    @property
-    def size(self) -> int:
-        """Characters that are kept so far."""
-        return self._kept.size
-
-    def feed(self, data: str) -> list[WordsDelta]:
-        """Take the data of one event, or a whole message, and return the new words in it.
-
-        Raises:
-            BadReply: It is an error of the provider, or no JSON object.
-        """
-        if not data.strip():
-            return []
-        return self.take(load(data))
 
     def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
         """Take an event whose data was read as JSON already; see `feed`."""
@@ -286,63 +234,46 @@ class AnthropicDecoder:
         return index if isinstance(index, int) else len(self._parts) - (not new)
 
     def _start(self, index: int, block: Mapping[str, Any]) -> list[WordsDelta]:
-        kind = _KINDS.get(words(block.get("type")), "other")
-        part = self._parts[index] = self._part(kind)
-        match kind:
+        part = self._begin(index, block)
+        match part.kind:
             case "call":
-                part.call_id = self._kept.arguments(words(block.get("id")))
-                part.name = self._kept.arguments(words(block.get("name")))
-                part.given = self._kept.arguments(arguments_text(block.get("input") or {}))
+                part.call_id = self._kept(words(block.get("id")))
+                part.name = self._kept(words(block.get("name")))
+                part.given = self._kept(arguments_text(block.get("input") or {}))
             case "redacted":
-                part.given = self._kept.arguments(words(block.get("data")))
-            case "thinking":
-                part.signature = self._kept.arguments(words(block.get("signature")))
+                part.extra[_REDACTED] = self._kept(words(block.get("data")))
             case _:
-                pass
-        return self._say(part, words(block.get("text" if kind == "text" else "thinking")))
-
-    def _part(self, kind: _Kind) -> _Part:
-        self._kept.part()
-        return _Part(kind, [])
+                return self._add(part, block)
+        return []
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> list[WordsDelta]:
-        kind = _KINDS.get(words(delta.get("type")), "other")
-        if kind == "other":
+        if words(delta.get("type")) not in _KINDS:
             return []
-        part = self._parts.get(index)
-        if part is None:
-            part = self._parts[index] = self._part(kind)
+        part = self._parts.get(index) or self._begin(index, delta)
         if part.kind == "call":
-            part.words.append(self._kept.arguments(words(delta.get("partial_json"))))
+            part.words.append(self._kept(words(delta.get("partial_json"))))
             return []
-        part.signature += self._kept.arguments(words(delta.get("signature")))
-        return self._say(part, words(delta.get("text" if part.kind == "text" else "thinking")))
+        return self._add(part, delta)
 
-    def _say(self, part: _Part, text: str) -> list[WordsDelta]:
-        if not text or part.kind not in {"text", "thinking"}:
+    def _begin(self, index: int, named: Mapping[str, Any]) -> Part:
+        """Begin the part that a block, or a delta of one that never began, belongs to."""
+        part = self._parts[index] = self._counted(Part(_KINDS.get(words(named.get("type")), "other")))
+        return part
+
+    def _add(self, part: Part, more: Mapping[str, Any]) -> list[WordsDelta]:
+        """Add what a block or a delta has of words, or of thinking and its signature."""
+        if part.kind == "thinking" and (signature := words(more.get("signature"))):
+            part.extra[_SIGNATURE] = part.extra.get(_SIGNATURE, "") + self._kept(signature)
+        if part.kind not in {"text", "thinking"}:
             return []
-        part.words.append(self._kept.words(text))
-        return [TextDelta(encodable(text)) if part.kind == "text" else ThinkingDelta(encodable(text))]
+        return self._said(part, words(more.get(part.kind)))
 
     def finish(self) -> Reply:
-        """Return the whole reply once the stream has ended.
-
-        Raises:
-            BadReply: The stream ended before the reply did, or held none.
-        """
+        """Return the whole reply, in the order of its blocks."""
         parts = [part for part in self._parts.values() if part.kind != "other"]
-        if not self._reason and not parts:
-            raise BadReply("answered without any reply")
-        if not self._reason and not self.done:
-            raise BadReply("broke off in the middle of its reply")
         if self._reason == "refusal" and not parts:
             raise BadReply("refused to reply")
-        calls = iter(call_blocks(part.call() for part in parts if part.kind == "call"))
-        blocks = [next(calls) if part.kind == "call" else part.block() for part in parts]
-        called = any(part.kind == "call" for part in parts)
-        stop = "length" if self._reason in _LENGTH_REASONS else "toolUse" if called else "stop"
-        content = [block for block in blocks if block.get("type") != "text" or block.get("text")]
-        return Reply(tuple(content), _read_usage(self._usage), stop_reason=stop)
+        return self._finished(parts, _read_usage(self._usage))
 
 
 def _raise_error(event: Mapping[str, Any]) -> None:

@@ -6,34 +6,30 @@ whole completion though a stream was asked for.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from core.agents.port import Reply, TextDelta, ThinkingDelta
+from core.agents.port import Reply
 from core.agents.prompt import prompt_text
 from core.agents.wire import (
     Ask,
     BadReply,
     Dialect,
-    KeptBlock,
-    RawCall,
+    Part,
+    ReplyDecoder,
     WordsDelta,
     arguments_text,
-    call_blocks,
     called_tools,
     count,
     error_words,
     items,
-    load,
     mapping,
     read_arguments,
     words,
 )
 from core.config.settings import ModelSettings
 from core.model import json_codec
-from core.model.json_codec import encodable
-from core.model.messages import Block, Message, Usage, text_block, thinking_block
+from core.model.messages import Message, Usage
 
 _EFFORTS: Final = frozenset({"minimal", "low", "medium", "high"})
 _THINKING_FIELDS: Final = ("reasoning_content", "reasoning")
@@ -136,70 +132,23 @@ def _assistant(message: Message, ask: Ask) -> list[dict[str, Any]]:
     return [out]
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Words of one kind in a row; `source` is the field that thinking came in."""
-
-    kind: Literal["text", "thinking"]
-    source: str = ""
-    parts: list[str] = field(default_factory=list[str])
-
-    def block(self) -> Block:
-        text = encodable("".join(self.parts))
-        if self.kind == "text":
-            return text_block(text)
-        return {**thinking_block(text), _FIELD: self.source} if self.source else thinking_block(text)
-
-
-@dataclass(slots=True)
-class _Call:
-    """A tool call as it arrives."""
-
-    index: int | None
-    call_id: str = ""
-    name: str = ""
-    fragments: list[str] = field(default_factory=list[str])
-
-    def raw(self) -> RawCall:
-        return RawCall(self.call_id, self.name, "".join(self.fragments))
-
-    @property
-    def complete(self) -> bool:
-        """Whether the arguments so far are one whole JSON object; of very long ones nobody looks."""
-        if not self.fragments or not self.fragments[-1].rstrip().endswith("}"):
-            return False
-        raw = "".join(self.fragments)
-        return len(raw) <= _MOST_LOOKED_AT and not read_arguments(raw)[1]
-
-
-class OpenAIDecoder:
+class OpenAIDecoder(ReplyDecoder):
     """Reads one chat completion, streamed or whole."""
 
-    def __init__(self) -> None:
-        self.done = False
-        self._pieces: list[_Piece] = []
-        self._calls: list[_Call] = []
-        self._usage: Usage | None = None
-        self._reason = ""
-        self._kept = KeptBlock()
+    length_reasons = frozenset({"length"})
 
-    @property
-    def size(self) -> int:
-        """Characters that are kept so far."""
-        return self._kept.size
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[Part] = []
+        self._calls: list[Part] = []
+        self._usage: Usage | None = None
 
     def feed(self, data: str) -> list[WordsDelta]:
-        """Take the data of one event, or a whole completion, and return the new words in it.
-
-        Raises:
-            BadReply: It is an error of the provider, or no JSON object.
-        """
-        if not data.strip():
-            return []
+        """Take the data of one event; the last one is no JSON."""
         if data.strip() == "[DONE]":
             self.done = True
             return []
-        return self.take(load(data))
+        return super().feed(data)
 
     def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
         """Take an event whose data was read as JSON already; see `feed`."""
@@ -225,24 +174,23 @@ class OpenAIDecoder:
         found: list[WordsDelta] = []
         name = next((name for name in _THINKING_FIELDS if words(delta.get(name))), "")
         if name:
-            found.append(self._add(_Piece("thinking", name), words(delta.get(name))))
+            found += self._add(Part("thinking", extra={_FIELD: name}), words(delta.get(name)))
         content = delta.get("content")
         for part in map(mapping, items(content)):  # as a list of parts, which may be thinking
             if part.get("type") == "thinking":
                 thought = "".join(words(mapping(inner).get("text")) for inner in items(part.get("thinking")))
-                found.append(self._add(_Piece("thinking"), thought))
+                found += self._add(Part("thinking"), thought)
             else:
-                found.append(self._add(_Piece("text"), words(part.get("text"))))
-        found.extend(self._add(_Piece("text"), text) for text in (words(content), words(delta.get("refusal"))))
-        return [delta for delta in found if delta.text]
+                found += self._add(Part("text"), words(part.get("text")))
+        for text in (words(content), words(delta.get("refusal"))):
+            found += self._add(Part("text"), text)
+        return found
 
-    def _add(self, piece: _Piece, text: str) -> WordsDelta:
-        if text:
-            if not self._pieces or self._pieces[-1].kind != piece.kind:
-                self._kept.part()
-                self._pieces.append(piece)
-            self._pieces[-1].parts.append(self._kept.words(text))
-        return TextDelta(encodable(text)) if piece.kind == "text" else ThinkingDelta(encodable(text))
+    def _add(self, piece: Part, text: str) -> list[WordsDelta]:
+        """Add words to the newest piece, or begin another one of another kind with them."""
+        if text and (not self._pieces or self._pieces[-1].kind != piece.kind):
+            self._pieces.append(self._counted(piece))
+        return self._said(self._pieces[-1], text) if text else []
 
     def _fragment(self, fragment: Mapping[str, Any], *, whole: int | None) -> None:
         """Add a fragment to the call it belongs to; in a completion that was not streamed each is a call, `whole`."""
@@ -250,13 +198,13 @@ class OpenAIDecoder:
         index = fragment.get("index") if whole is None else whole
         call_id, name = words(fragment.get("id")), words(function.get("name"))
         call = self._call_of(index if isinstance(index, int) else None, call_id, name)
-        call.call_id = call.call_id or self._kept.arguments(call_id)
-        call.name = call.name or self._kept.arguments(name)
+        call.call_id = call.call_id or self._kept(call_id)
+        call.name = call.name or self._kept(name)
         arguments = function.get("arguments")
         text = arguments_text(cast("object", arguments)) if isinstance(arguments, dict) else words(arguments)
-        call.fragments.append(self._kept.arguments(text))
+        call.words.append(self._kept(text))
 
-    def _call_of(self, index: int | None, call_id: str, name: str) -> _Call:
+    def _call_of(self, index: int | None, call_id: str, name: str) -> Part:
         """Find the call that a fragment continues, or begin a new one.
 
         The index decides, unless a fragment with another id and a name shows that it is used for two calls; without an
@@ -270,31 +218,28 @@ class OpenAIDecoder:
                 found = None
         elif call_id:
             found = next((call for call in self._calls if call.call_id == call_id), None)
-        elif last is not None and name and (name != last.name or last.complete):
+        elif last is not None and name and (name != last.name or _is_complete(last)):
             found = None
         if found is None:
-            found = _Call(index)
-            self._kept.part()
+            found = self._counted(Part("call", index=index))
             self._calls.append(found)
         return found
 
     def finish(self) -> Reply:
-        """Return the whole reply once the stream has ended.
-
-        Raises:
-            BadReply: The stream ended before the reply did, or held none.
-        """
-        if not self._reason and not self._pieces and not self._calls:
-            raise BadReply("answered without any reply")
-        if not self._reason and not self.done:
-            raise BadReply("broke off in the middle of its reply")
+        """Return the whole reply: what was said, then the calls."""
         if self._reason == "error":
             raise BadReply("broke off its reply with an error")
         if self._reason == "content_filter" and not self._pieces and not self._calls:
             raise BadReply("gave no reply: its content filter stopped it")
-        blocks = [piece.block() for piece in self._pieces] + call_blocks(call.raw() for call in self._calls)
-        stop = "length" if self._reason == "length" else "toolUse" if self._calls else "stop"
-        return Reply(tuple(blocks), self._usage, stop_reason=stop)
+        return self._finished([*self._pieces, *self._calls], self._usage)
+
+
+def _is_complete(call: Part) -> bool:
+    """Whether the arguments so far are one whole JSON object; of very long ones nobody looks."""
+    if not call.words or not call.words[-1].rstrip().endswith("}"):
+        return False
+    raw = "".join(call.words)
+    return len(raw) <= _MOST_LOOKED_AT and not read_arguments(raw)[1]
 
 
 def _raise_error(chunk: Mapping[str, Any]) -> None:

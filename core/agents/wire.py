@@ -3,9 +3,10 @@ of what came over the wire."""
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, cast
 from uuid import uuid4
 
 from core.agents.port import AgentFailure, Reply, TextDelta, ThinkingDelta
@@ -13,7 +14,7 @@ from core.config.settings import ModelSettings
 from core.model import json_codec
 from core.model.errors import Invalid
 from core.model.json_codec import encodable
-from core.model.messages import Block, Message, tool_call_block
+from core.model.messages import Block, Message, Usage, text_block, thinking_block, tool_call_block
 from core.model.tools import Tool
 
 WordsDelta = TextDelta | ThinkingDelta
@@ -66,67 +67,51 @@ class BadReply(AgentFailure):
         self.passing = passing
 
 
-class KeptBlock:
-    """Counts what is kept of one reply, so that no endpoint can fill the memory.
+@dataclass(slots=True)
+class Part:
+    """One part of a reply as it arrives.
 
     Attributes:
-        size: Characters so far.
+        kind: `redacted` is thinking that nobody may read, `other` what we do not know and leave out.
+        words: Its text, its thinking, or the JSON of a tool's arguments.
+        index: What the endpoint counts it by, None where it does not say.
+        call_id: May be empty, or the same for two calls.
+        given: Arguments of a tool that the part began with; they count when no others come.
+        extra: What its block holds besides: fields that go back to the provider with the thinking.
     """
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._words = 0
-        self._parts = 0
+    kind: Literal["text", "thinking", "redacted", "call", "other"]
+    words: list[str] = field(default_factory=list[str])
+    index: int | None = None
+    call_id: str = ""
+    name: str = ""
+    given: str = ""
+    extra: dict[str, str] = field(default_factory=dict[str, str])
 
-    def words(self, text: str) -> str:
-        """Count words or thinking, and return them.
-
-        Raises:
-            BadReply: They are too many.
-        """
-        self._words += len(text)
-        self.size += len(text)
-        if self._words > MAX_WORDS:
-            raise BadReply(f"sent a reply of more than {MAX_WORDS:,} characters: give it a smaller task")
-        return text
-
-    def arguments(self, text: str) -> str:
-        """Count arguments of tools, and return them.
-
-        Raises:
-            BadReply: They are too many.
-        """
-        self.size += len(text)
-        if self.size - self._words > MAX_ARGUMENTS:
-            raise BadReply(
-                f"called tools with more than {MAX_ARGUMENTS:,} characters of arguments: give it a smaller task"
-            )
-        return text
-
-    def part(self) -> None:
-        """Count a block of the reply.
-
-        Raises:
-            BadReply: They are too many.
-        """
-        self._parts += 1
-        if self._parts > MAX_PARTS:
-            raise BadReply(f"sent a reply of more than {MAX_PARTS:,} parts: give it a smaller task")
+    def block(self) -> Block:
+        """Return words or thinking as a block of a message."""
+        text = encodable("".join(self.words))
+        return text_block(text) if self.kind == "text" else {**thinking_block(text), **self.extra}
 
 
-class ReplyDecoder(Protocol):
-    """Reads one answer; it does no I/O.
+class ReplyDecoder(ABC):
+    """Reads one answer, streamed or whole; it does no I/O. It counts what it keeps, so that no endpoint can fill the
+    memory.
 
     Attributes:
         done: The endpoint has said that the answer is complete.
+        size: Characters that are kept so far.
     """
 
-    done: bool
+    length_reasons: ClassVar[frozenset[str]]
+    """What the endpoint says when a reply was cut off for its length."""
 
-    @property
-    def size(self) -> int:
-        """Characters that are kept so far."""
-        ...
+    def __init__(self) -> None:
+        self.done = False
+        self.size = 0
+        self._reason = ""
+        self._word_size = 0
+        self._part_count = 0
 
     def feed(self, data: str) -> list[WordsDelta]:
         """Take the data of one event, or a whole answer that was not streamed, and return the new words in it.
@@ -134,19 +119,71 @@ class ReplyDecoder(Protocol):
         Raises:
             BadReply: It is an error of the provider, or no JSON object.
         """
-        ...
+        return self.take(load(data)) if data.strip() else []
 
+    @abstractmethod
     def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
         """Take an event whose data was read as JSON already; see `feed`."""
-        ...
 
+    @abstractmethod
     def finish(self) -> Reply:
         """Return the whole reply once the stream has ended.
 
         Raises:
             BadReply: The stream ended before the reply did, or held none.
         """
-        ...
+
+    def _finished(self, parts: Sequence[Part], usage: Usage | None) -> Reply:
+        """Return the reply that has these parts; see `finish`."""
+        if not self._reason and not parts:
+            raise BadReply("answered without any reply")
+        if not self._reason and not self.done:
+            raise BadReply("broke off in the middle of its reply")
+        called = call_blocks(part for part in parts if part.kind == "call")
+        calls = iter(called)
+        blocks = [next(calls) if part.kind == "call" else part.block() for part in parts]
+        stop = "length" if self._reason in self.length_reasons else "toolUse" if called else "stop"
+        content = [block for block in blocks if block.get("type") != "text" or block.get("text")]
+        return Reply(tuple(content), usage, stop_reason=stop)
+
+    def _said(self, part: Part, text: str) -> list[WordsDelta]:
+        """Keep more words of a part, and return them for who reads along.
+
+        Raises:
+            BadReply: They are too many.
+        """
+        if not text:
+            return []
+        self._word_size += len(text)
+        self.size += len(text)
+        if self._word_size > MAX_WORDS:
+            raise BadReply(f"sent a reply of more than {MAX_WORDS:,} characters: give it a smaller task")
+        part.words.append(text)
+        return [TextDelta(encodable(text)) if part.kind == "text" else ThinkingDelta(encodable(text))]
+
+    def _kept(self, text: str) -> str:
+        """Count arguments of tools and what else is no words, and return them.
+
+        Raises:
+            BadReply: They are too many.
+        """
+        self.size += len(text)
+        if self.size - self._word_size > MAX_ARGUMENTS:
+            raise BadReply(
+                f"called tools with more than {MAX_ARGUMENTS:,} characters of arguments: give it a smaller task"
+            )
+        return text
+
+    def _counted(self, part: Part) -> Part:
+        """Count a part of the reply, and return it.
+
+        Raises:
+            BadReply: They are too many.
+        """
+        self._part_count += 1
+        if self._part_count > MAX_PARTS:
+            raise BadReply(f"sent a reply of more than {MAX_PARTS:,} parts: give it a smaller task")
+        return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,21 +256,7 @@ def error_words(value: object, depth: int = 4) -> str:
     return next(filter(None, found), "")
 
 
-@dataclass(frozen=True, slots=True)
-class RawCall:
-    """A tool call as the endpoint sent it.
-
-    Attributes:
-        call_id: May be empty, or the same for two calls.
-        arguments: All fragments together; meant to be a JSON object.
-    """
-
-    call_id: str
-    name: str
-    arguments: str
-
-
-def call_blocks(calls: Iterable[RawCall]) -> list[Block]:
+def call_blocks(calls: Iterable[Part]) -> list[Block]:
     """Return finished tool calls, each with an id of its own: some servers send none, or one twice.
 
     Raises:
@@ -246,7 +269,10 @@ def call_blocks(calls: Iterable[RawCall]) -> list[Block]:
             raise BadReply("asked for a tool without naming it")
         call_id = call.call_id if call.call_id and call.call_id not in seen else f"call_{uuid4().hex}"
         seen.add(call_id)
-        blocks.append(_call_block(call_id, call.name, call.arguments))
+        raw = "".join(call.words) or call.given
+        arguments, why = read_arguments(raw)
+        block = tool_call_block(call_id, call.name, arguments)
+        blocks.append({**block, BAD_ARGUMENTS: encodable(raw)} if why else block)
     return blocks
 
 
@@ -266,12 +292,6 @@ def read_arguments(raw: str) -> tuple[Mapping[str, Any], str]:
     except Invalid as error:
         return {}, f"are not valid ({error.message})"
     return mapping(value), "" if value is None or isinstance(value, Mapping) else "are not a JSON object"
-
-
-def _call_block(call_id: str, name: str, raw: str) -> Block:
-    arguments, why = read_arguments(raw)
-    block = tool_call_block(call_id, name, arguments)
-    return {**block, BAD_ARGUMENTS: encodable(raw)} if why else block
 
 
 def called_tools(content: Iterable[Block]) -> list[Block]:
