@@ -5,7 +5,7 @@ counts one word as one token and costs nothing.
 """
 
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -69,10 +69,10 @@ def pick(regions):
 
 @dataclass(frozen=True, slots=True)
 class _Say:
-    """Words to stream, each piece after a pause."""
+    """Words to stream, each piece after a pause; None for that of the backend."""
 
     text: str
-    pause: float
+    pause: float | None = None
     thinking: bool = False
 
 
@@ -101,65 +101,44 @@ class BuiltinBackend:
     async def run(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
         """Answer the last message of the transcript."""
         said, thought = "", ""
-        for number, step in enumerate(self._steps(turn)):
-            if isinstance(step, _Use):
-                async for event in _use(turn, step, f"call_{turn.run_id[:8]}_{number}", thought):
-                    yield event
-                    if isinstance(event, ToolEnded):
-                        said += _told(step, event.result)
-                thought = ""
-                async for event in self._stream(turn, said, self._pace):
-                    yield event
-            elif step.thinking:
-                thought += step.text
-                async for event in self._stream(turn, step.text, step.pause, thinking=True):
-                    yield event
+        for number, step in enumerate(_steps(turn)):
+            words = step
+            if isinstance(words, _Use):
+                call_id, tool, arguments = f"call_{turn.run_id[:8]}_{number}", words.tool, words.arguments
+                yield Reply((tool_call_block(call_id, tool, arguments),), _usage(turn, tool), NAME, "toolUse")
+                yield ToolStarted(call_id, tool)
+                result = await turn.call_tool(call_id, tool, arguments)
+                yield ToolEnded(call_id, tool, result)
+                words = _Say(_told(words, result))
+            pause = self._pace if words.pause is None else words.pause
+            for word in re.findall(r"\S+\s*|\s+", words.text):
+                if pause:
+                    await turn.clock.sleep(pause)
+                yield ThinkingDelta(word) if words.thinking else TextDelta(word)
+            if words.thinking:
+                thought += words.text
             else:
-                said += step.text
-                async for event in self._stream(turn, step.text, step.pause):
-                    yield event
+                said += words.text
         content = ([thinking_block(thought)] if thought else []) + [text_block(said)]
         yield Reply(tuple(content), _usage(turn, said + thought), NAME)
 
     async def close(self) -> None:
         """Hold nothing."""
 
-    async def _stream(
-        self, turn: Turn, text: str, pause: float, *, thinking: bool = False
-    ) -> AsyncGenerator[AgentEvent, None]:
-        for word in re.findall(r"\S+\s*|\s+", text):
-            if pause:
-                await turn.clock.sleep(pause)
-            yield ThinkingDelta(word) if thinking else TextDelta(word)
 
-    def _steps(self, turn: Turn) -> _Plan:
-        """Return what to do in this run."""
-        asked = turn.transcript[-1].text if turn.transcript else ""
-        if turn.kind == "reply":  # one turn of thanks, so that a loop can be watched, and then its end
-            return [_Say(REPLY_SKIP if asked == THANKS else THANKS, self._pace)]
-        if turn.kind == "announce":
-            own = [message.text for message in turn.transcript if message.role == "assistant"]
-            return [_Say(next((text for text in reversed(own) if text != REPLY_SKIP), ANNOUNCE_SKIP), self._pace)]
-        return self._plan(asked)
-
-    def _plan(self, asked: str) -> _Plan:
-        """Return what to do about a message; the first sentence that fits decides."""
-        text = asked.strip()
-        for pattern, make in _SENTENCES:
-            match = pattern.fullmatch(text)
-            if match is not None:
-                return make(match, self._pace)
-        words = " ".join(text.split())
-        heard = words if len(words) <= 120 else words[:119] + "…"
-        return [_Say(f"Builtin agent here (offline). I heard: {heard}\n\nSay `help` for what I can do.", self._pace)]
-
-
-async def _use(turn: Turn, step: _Use, call_id: str, thought: str) -> AsyncGenerator[AgentEvent, None]:
-    call = tool_call_block(call_id, step.tool, step.arguments)
-    content = (thinking_block(thought), call) if thought else (call,)
-    yield Reply(content, _usage(turn, step.tool), NAME, "toolUse")
-    yield ToolStarted(call_id, step.tool)
-    yield ToolEnded(call_id, step.tool, await turn.call_tool(call_id, step.tool, step.arguments))
+def _steps(turn: Turn) -> _Plan:
+    """Return what to do in this run; of a message the first sentence that fits decides."""
+    asked = turn.transcript[-1].text if turn.transcript else ""
+    if turn.kind == "reply":  # one turn of thanks, so that a loop can be watched, and then its end
+        return [_Say(REPLY_SKIP if asked == THANKS else THANKS)]
+    if turn.kind == "announce":
+        own = [message.text for message in turn.transcript if message.role == "assistant"]
+        return [_Say(next((text for text in reversed(own) if text != REPLY_SKIP), ANNOUNCE_SKIP))]
+    for pattern, make in _SENTENCES:
+        if match := pattern.fullmatch(asked.strip()):
+            return make(match)
+    heard = _shortened(asked, 120)
+    return [_Say(f"Builtin agent here (offline). I heard: {heard}\n\nSay `help` for what I can do.")]
 
 
 def _told(step: _Use, result: ToolResult) -> str:
@@ -176,58 +155,58 @@ def _usage(turn: Turn, said: str) -> Usage:
     return Usage(input=heard, output=len(said.split()))
 
 
-def _help(_: re.Match[str], pace: float) -> _Plan:
-    return [_Say(HELP, pace)]
+def _shortened(text: str, most: int) -> str:
+    """Return a text as one line of at most so many characters."""
+    words = " ".join(text.split())
+    return words if len(words) <= most else words[: most - 1] + "…"
 
 
-def _say(match: re.Match[str], pace: float) -> _Plan:
-    return [_Say(match["text"], pace)]
-
-
-def _markdown(_: re.Match[str], pace: float) -> _Plan:
-    return [_Say(MARKDOWN, pace)]
-
-
-def _think(match: re.Match[str], pace: float) -> _Plan:
+def _think(match: re.Match[str]) -> _Plan:
     subject = match["subject"]
     thought = f"The question is about {subject}. Nothing here can know the answer, so I say what I would look at first."
-    return [_Say(thought, pace, thinking=True), _Say(f"About {subject}: I would look at what changed last.", pace)]
+    return [_Say(thought, thinking=True), _Say(f"About {subject}: I would look at what changed last.")]
 
 
-def _slow(match: re.Match[str], _: float) -> _Plan:
+def _slow(match: re.Match[str]) -> _Plan:
     seconds = min(float(match["seconds"] or SLOW_SECONDS), MAX_SLOW_SECONDS)
     steps = max(1, int(seconds * 2))
     words = "".join(f"{n} " if n % 10 else f"{n}\n" for n in range(1, steps + 1))
     return [_Say(words.rstrip() + " done", seconds / (steps + 1))]
 
 
-def _fail(match: re.Match[str], _: float) -> _Plan:
+def _fail(match: re.Match[str]) -> _Plan:
     raise AgentFailure(f"the builtin agent failed as asked: {match['reason'] or 'no reason given'}")
 
 
-def _list(_: re.Match[str], __: float) -> _Plan:
+def _list(_: re.Match[str]) -> _Plan:
     def tell(answer: dict[str, Any]) -> str:
-        return "\n".join(["I see these sessions:", "", *_session_lines(answer)])
+        rows = (
+            f"- `{row['key']}` {row['kind']}, {row['channel']}, {row.get('status', 'idle')}"
+            for row in answer["sessions"]
+        )
+        return "\n".join(["I see these sessions:", "", *rows])
 
     return [_Use("sessions_list", {"limit": 20}, tell)]
 
 
-def _read(match: re.Match[str], _: float) -> _Plan:
+def _read(match: re.Match[str]) -> _Plan:
     def tell(answer: dict[str, Any]) -> str:
-        lines = [f"- **{message['role']}**: {_first_words(message)}" for message in answer["messages"]]
+        lines: list[str] = []
+        for message in answer["messages"]:
+            text = " ".join(block.get("text", "") for block in message["content"])
+            lines.append(f"- **{message['role']}**: {_shortened(text, 100)}")
         return "\n".join([f"The newest messages of {answer['sessionKey']}:", "", *(lines or ["- none yet"])])
 
     return [_Use("sessions_history", {"sessionKey": match["key"], "limit": 5}, tell)]
 
 
-def _send(match: re.Match[str], _: float) -> _Plan:
-    def tell(answer: dict[str, Any]) -> str:
-        return f"{match['key']} answered:\n\n{answer.get('reply', 'nothing')}"
+def _send(match: re.Match[str]) -> _Plan:
+    key = match["key"]
+    arguments = {"sessionKey": key, "message": match["text"]}
+    return [_Use("sessions_send", arguments, lambda answer: f"{key} answered:\n\n{answer.get('reply', 'nothing')}")]
 
-    return [_Use("sessions_send", {"sessionKey": match["key"], "message": match["text"]}, tell)]
 
-
-def _spawn(match: re.Match[str], _: float) -> _Plan:
+def _spawn(match: re.Match[str]) -> _Plan:
     def tell(answer: dict[str, Any]) -> str:
         return f"I have started a sub-agent; its result will be posted here.\n\n`{answer['childSessionKey']}`"
 
@@ -235,27 +214,16 @@ def _spawn(match: re.Match[str], _: float) -> _Plan:
     return [_Use("sessions_spawn", {"task": match["task"], "label": label}, tell)]
 
 
-def _session_lines(answer: dict[str, Any]) -> Iterator[str]:
-    for row in answer["sessions"]:
-        yield f"- `{row['key']}` {row['kind']}, {row['channel']}, {row.get('status', 'idle')}"
-
-
-def _first_words(message: dict[str, Any]) -> str:
-    text = " ".join(block.get("text", "") for block in message["content"])
-    words = " ".join(text.split())
-    return words if len(words) <= 100 else words[:99] + "…"
-
-
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
-_SENTENCES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], float], _Plan]], ...]] = (
-    (re.compile(r"help[.?!]?", _FLAGS), _help),
+_SENTENCES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Plan]], ...]] = (
+    (re.compile(r"help[.?!]?", _FLAGS), lambda _: [_Say(HELP)]),
     (re.compile(r"(?:list|show)(?: all)?(?: the)? sessions[.?!]?", _FLAGS), _list),
     (re.compile(r"read (?P<key>\S+)", _FLAGS), _read),
     (re.compile(r"(?:send to|tell|ask) (?P<key>\S+?):? +(?P<text>.+)", _FLAGS), _send),
     (re.compile(r"spawn:?\s+(?P<task>.+)", _FLAGS), _spawn),
-    (re.compile(r"say:? (?P<text>.+)", _FLAGS), _say),
+    (re.compile(r"say:? (?P<text>.+)", _FLAGS), lambda match: [_Say(match["text"])]),
     (re.compile(r"think about (?P<subject>.+)", _FLAGS), _think),
-    (re.compile(r"show markdown[.?!]?", _FLAGS), _markdown),
+    (re.compile(r"show markdown[.?!]?", _FLAGS), lambda _: [_Say(MARKDOWN)]),
     (re.compile(r"be slow(?: (?P<seconds>\d+(?:\.\d+)?))?(?: ?s(?:econds)?)?[.!]?", _FLAGS), _slow),
     (re.compile(r"fail(?:: ?| )?(?P<reason>.*)", _FLAGS), _fail),
 )

@@ -10,7 +10,7 @@ import re
 import time
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from core.agents.wire import OFF_LOOP_CHARS, BadReply, ReplyDecoder, WordsDelta, load
 
@@ -26,6 +26,8 @@ _PIECE: Final = 8 * 1024
 _STRETCH_SECONDS: Final = 0.005
 _BLANK_LINES: Final = re.compile(rb"(?:\r?\n){3,}")
 _WINDOW_BITS: Final[Mapping[str, tuple[int, ...]]] = {
+    "": (),
+    "identity": (),
     "gzip": (zlib.MAX_WBITS | 16,),
     "x-gzip": (zlib.MAX_WBITS | 16,),
     "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS),  # with a header, as it should be, or without
@@ -49,7 +51,7 @@ class EndpointAnswer:
         Raises:
             BadReply: It is packed in an unknown way, damaged, or too large when it is unpacked.
         """
-        unpack = unpacker(self.headers.get("content-encoding", ""))
+        unpack = Unpacker(self.headers.get("content-encoding", ""))
         rested = time.perf_counter()
         async for chunk in self._response.aiter_raw():
             for piece in unpack(chunk):
@@ -111,43 +113,35 @@ async def decoded(decoder: ReplyDecoder, data: str) -> list[WordsDelta]:
     return decoder.take(event)
 
 
-class _Unpack(Protocol):
-    def __call__(self, chunk: bytes) -> Iterator[bytes]: ...
+class Unpacker:
+    """Cuts a body into pieces, unpacking it where it is packed.
 
+    Raises:
+        BadReply: It is packed in an unknown way.
+    """
 
-def unpacker(encoding: str) -> _Unpack:
-    """Return what cuts a body into pieces, unpacking it where it is packed."""
-    name = encoding.strip().lower()
-    if name in {"", "identity"}:
-        return _cut
-    if name not in _WINDOW_BITS:
-        raise BadReply(f"answered packed as {name}, though plain was asked for: turn that off at the endpoint")
-    return _Unpacker(_WINDOW_BITS[name])
-
-
-def _cut(chunk: bytes) -> Iterator[bytes]:
-    for start in range(0, len(chunk), _PIECE):
-        yield chunk[start : start + _PIECE]
-
-
-class _Unpacker:
-    """Unpacks a body piece by piece."""
-
-    def __init__(self, window_bits: tuple[int, ...]) -> None:
-        self._others = window_bits[1:]
-        self._unpacking = zlib.decompressobj(window_bits[0])
+    def __init__(self, encoding: str) -> None:
+        name = encoding.strip().lower()
+        if name not in _WINDOW_BITS:
+            raise BadReply(f"answered packed as {name}, though plain was asked for: turn that off at the endpoint")
+        self._ways = [zlib.decompressobj(bits) for bits in _WINDOW_BITS[name]]
         self._size = 0
 
     def __call__(self, chunk: bytes) -> Iterator[bytes]:
-        while chunk and not self._unpacking.eof:
+        """Yield the pieces of the next bytes."""
+        if not self._ways:
+            for start in range(0, len(chunk), _PIECE):
+                yield chunk[start : start + _PIECE]
+            return
+        while chunk and not self._ways[0].eof:
             try:
-                piece = self._unpacking.decompress(chunk, _PIECE)
+                piece = self._ways[0].decompress(chunk, _PIECE)
             except zlib.error:
-                if self._size or not self._others:
+                if self._size or len(self._ways) == 1:
                     raise BadReply("sent a packed answer that is damaged: turn packing off at the endpoint") from None
-                self._unpacking, self._others = zlib.decompressobj(self._others[0]), ()
+                del self._ways[0]
                 continue
-            chunk = self._unpacking.unconsumed_tail
+            chunk = self._ways[0].unconsumed_tail
             self._size += len(piece)
             if self._size > MAX_UNPACKED_BYTES:
                 raise BadReply(

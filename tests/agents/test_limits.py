@@ -9,7 +9,7 @@ import threading
 import time
 import tracemalloc
 import zlib
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from typing import Any
 
 import pytest
@@ -266,5 +266,5 @@ async def test_numbers_of_an_anthropic_call_too(backend: ModelBackend, server: M
 
 
 def test_pieces_are_small_whatever_arrives():
-    unpack: Callable[[bytes], Iterator[bytes]] = reading.unpacker("gzip")
+    unpack = reading.Unpacker("gzip")
     assert max(map(len, unpack(packed(b"x", 1, "gzip")))) <= 8 * 1024
