@@ -14,8 +14,8 @@ from core.agents.wire import (
     Ask,
     BadReply,
     Dialect,
-    Part,
     ReplyDecoder,
+    ReplyPart,
     WordsDelta,
     arguments_text,
     count,
@@ -186,7 +186,7 @@ class AnthropicDecoder(ReplyDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, ReplyPart] = {}
         self._usage: dict[str, int] = {}
 
     def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
@@ -255,12 +255,12 @@ class AnthropicDecoder(ReplyDecoder):
             return []
         return self._add(part, delta)
 
-    def _begin(self, index: int, named: Mapping[str, Any]) -> Part:
+    def _begin(self, index: int, named: Mapping[str, Any]) -> ReplyPart:
         """Begin the part that a block, or a delta of one that never began, belongs to."""
-        part = self._parts[index] = self._counted(Part(_KINDS.get(words(named.get("type")), "other")))
+        part = self._parts[index] = self._counted(ReplyPart(_KINDS.get(words(named.get("type")), "other")))
         return part
 
-    def _add(self, part: Part, more: Mapping[str, Any]) -> list[WordsDelta]:
+    def _add(self, part: ReplyPart, more: Mapping[str, Any]) -> list[WordsDelta]:
         """Add what a block or a delta has of words, or of thinking and its signature."""
         if part.kind == "thinking" and (signature := words(more.get("signature"))):
             part.extra[_SIGNATURE] = part.extra.get(_SIGNATURE, "") + self._kept(signature)

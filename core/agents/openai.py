@@ -15,8 +15,8 @@ from core.agents.wire import (
     Ask,
     BadReply,
     Dialect,
-    Part,
     ReplyDecoder,
+    ReplyPart,
     WordsDelta,
     arguments_text,
     called_tools,
@@ -139,8 +139,8 @@ class OpenAIDecoder(ReplyDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pieces: list[Part] = []
-        self._calls: list[Part] = []
+        self._pieces: list[ReplyPart] = []
+        self._calls: list[ReplyPart] = []
         self._usage: Usage | None = None
 
     def feed(self, data: str) -> list[WordsDelta]:
@@ -174,19 +174,19 @@ class OpenAIDecoder(ReplyDecoder):
         found: list[WordsDelta] = []
         name = next((name for name in _THINKING_FIELDS if words(delta.get(name))), "")
         if name:
-            found += self._add(Part("thinking", extra={_FIELD: name}), words(delta.get(name)))
+            found += self._add(ReplyPart("thinking", extra={_FIELD: name}), words(delta.get(name)))
         content = delta.get("content")
         for part in map(mapping, items(content)):  # as a list of parts, which may be thinking
             if part.get("type") == "thinking":
                 thought = "".join(words(mapping(inner).get("text")) for inner in items(part.get("thinking")))
-                found += self._add(Part("thinking"), thought)
+                found += self._add(ReplyPart("thinking"), thought)
             else:
-                found += self._add(Part("text"), words(part.get("text")))
+                found += self._add(ReplyPart("text"), words(part.get("text")))
         for text in (words(content), words(delta.get("refusal"))):
-            found += self._add(Part("text"), text)
+            found += self._add(ReplyPart("text"), text)
         return found
 
-    def _add(self, piece: Part, text: str) -> list[WordsDelta]:
+    def _add(self, piece: ReplyPart, text: str) -> list[WordsDelta]:
         """Add words to the newest piece, or begin another one of another kind with them."""
         if text and (not self._pieces or self._pieces[-1].kind != piece.kind):
             self._pieces.append(self._counted(piece))
@@ -204,7 +204,7 @@ class OpenAIDecoder(ReplyDecoder):
         text = arguments_text(cast("object", arguments)) if isinstance(arguments, dict) else words(arguments)
         call.words.append(self._kept(text))
 
-    def _call_of(self, index: int | None, call_id: str, name: str) -> Part:
+    def _call_of(self, index: int | None, call_id: str, name: str) -> ReplyPart:
         """Find the call that a fragment continues, or begin a new one.
 
         The index decides, unless a fragment with another id and a name shows that it is used for two calls; without an
@@ -221,7 +221,7 @@ class OpenAIDecoder(ReplyDecoder):
         elif last is not None and name and (name != last.name or _is_complete(last)):
             found = None
         if found is None:
-            found = self._counted(Part("call", index=index))
+            found = self._counted(ReplyPart("call", index=index))
             self._calls.append(found)
         return found
 
@@ -234,7 +234,7 @@ class OpenAIDecoder(ReplyDecoder):
         return self._finished([*self._pieces, *self._calls], self._usage)
 
 
-def _is_complete(call: Part) -> bool:
+def _is_complete(call: ReplyPart) -> bool:
     """Whether the arguments so far are one whole JSON object; of very long ones nobody looks."""
     if not call.words or not call.words[-1].rstrip().endswith("}"):
         return False

@@ -68,7 +68,7 @@ class BadReply(AgentFailure):
 
 
 @dataclass(slots=True)
-class Part:
+class ReplyPart:
     """One part of a reply as it arrives.
 
     Attributes:
@@ -133,7 +133,7 @@ class ReplyDecoder(ABC):
             BadReply: The stream ended before the reply did, or held none.
         """
 
-    def _finished(self, parts: Sequence[Part], usage: Usage | None) -> Reply:
+    def _finished(self, parts: Sequence[ReplyPart], usage: Usage | None) -> Reply:
         """Return the reply that has these parts; see `finish`."""
         if not self._reason and not parts:
             raise BadReply("answered without any reply")
@@ -146,7 +146,7 @@ class ReplyDecoder(ABC):
         content = [block for block in blocks if block.get("type") != "text" or block.get("text")]
         return Reply(tuple(content), usage, stop_reason=stop)
 
-    def _said(self, part: Part, text: str) -> list[WordsDelta]:
+    def _said(self, part: ReplyPart, text: str) -> list[WordsDelta]:
         """Keep more words of a part, and return them for who reads along.
 
         Raises:
@@ -174,7 +174,7 @@ class ReplyDecoder(ABC):
             )
         return text
 
-    def _counted(self, part: Part) -> Part:
+    def _counted(self, part: ReplyPart) -> ReplyPart:
         """Count a part of the reply, and return it.
 
         Raises:
@@ -256,7 +256,7 @@ def error_words(value: object, depth: int = 4) -> str:
     return next(filter(None, found), "")
 
 
-def call_blocks(calls: Iterable[Part]) -> list[Block]:
+def call_blocks(calls: Iterable[ReplyPart]) -> list[Block]:
     """Return finished tool calls, each with an id of its own: some servers send none, or one twice.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pytest
 
 from core.agents.port import AgentEvent, Reply, Turn
-from core.agents.wire import BAD_ARGUMENTS, Part, call_blocks
+from core.agents.wire import BAD_ARGUMENTS, ReplyPart, call_blocks
 from core.model.access import ALL, OPERATOR
 from core.model.errors import Invalid
 from core.model.events import MessageAppended
@@ -89,7 +89,7 @@ async def test_history_and_events_over_rows_of_older_versions_work(port: Way) ->
     "raw", ['{"limit": 1e999}', '{"limit": NaN}', '{"a": 1, "a": 2}', '{"a":' * 200 + "1" + "}" * 200]
 )
 def test_arguments_that_json_has_not_are_kept_as_the_model_wrote_them(raw: str) -> None:
-    [block] = call_blocks([Part("call", [raw], call_id="c", name="look")])
+    [block] = call_blocks([ReplyPart("call", [raw], call_id="c", name="look")])
     assert block["arguments"] == {}
     assert block[BAD_ARGUMENTS] == raw
 
