@@ -181,10 +181,10 @@ class _Writing:
         if imported.owner_of(db, transcript_id) is not None:
             raise Left(SHARED)
         if number == 0:
-            imported.insert_session(self._tx, _row(self._key, self._facts, transcript_id))
+            sessions.add(self._tx, _row(self._key, self._facts, transcript_id))
             self._checked = True
         self._flush()
-        imported.insert_transcript(self._tx, self._key, transcript_id, self._seq + 1, at or self._facts.created_at)
+        sessions.begin_transcript(self._tx, self._key, transcript_id, self._seq + 1, at or self._facts.created_at)
         self._transcripts += 1
 
     def _check(self) -> None:

@@ -5,6 +5,7 @@ this process takes the directory over, after the first picture. Another owner is
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -71,12 +72,11 @@ class Runtime(DelegatingGateway):
         Raises:
             Unavailable: It cannot be used; the sentence says why.
         """
-        store = Store.open(state, clock or SystemClock())
-        try:
-            return cls(store)
-        except BaseException:
-            store.close()
-            raise
+        with contextlib.ExitStack() as undo:
+            store = undo.enter_context(contextlib.closing(Store.open(state, clock or SystemClock())))
+            runtime = cls(store)
+            undo.pop_all()
+        return runtime
 
     def expect_start(self) -> None:
         """Let what is wanted here wait until `start`, `ask` or `follow_owner` is done, instead of refusing it."""

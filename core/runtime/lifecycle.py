@@ -7,7 +7,7 @@ from core.model.json_codec import encodable
 from core.model.keys import MAIN, kind_of, parse, quoted
 from core.model.sessions import NewSession, Override, Session, SessionPatch
 from core.runtime import acceptance, commands
-from core.store import deliveries, exchanges, gone, overrides, sessions
+from core.store import deliveries, exchanges, gone, sessions
 from core.store.database import Tx
 
 
@@ -64,7 +64,7 @@ def override(tx: Tx, text: str, change: SessionPatch, settings: Settings) -> Ses
     if value not in {"allow", "deny", None}:
         raise Invalid(f"sendPolicy cannot be {quoted(str(value))}: use one of allow, deny")
     chosen: Override | None = "allow" if value == "allow" else "deny" if value == "deny" else None
-    overrides.put(tx, session.key, chosen)
+    sessions.put_override(tx, session.key, chosen)
     return session._replace(send_policy=chosen)
 
 

@@ -14,7 +14,7 @@ from core.rules.ruleset import RuleSet
 from core.runtime.following import Following
 from core.runtime.runs.waiters import Waiters
 from core.runtime.start_gate import StartGate
-from core.store import deliveries, exchanges, jsonl, messages, overrides, runs, search, sessions
+from core.store import deliveries, exchanges, jsonl, messages, runs, search, sessions
 from core.store.database import Db, Store
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Reading:
 
     async def overrides(self) -> Overrides:
         """Return the overrides of the send policy that wait for a session of their key."""
-        return await self._read(overrides.waiting)
+        return await self._read(sessions.waiting_overrides)
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
         """Return the newest runs of a session, newest first."""

@@ -13,8 +13,8 @@ def since(db: Db, cursor: Cursor, watched: Collection[str] | None) -> list[Durab
     Args:
         watched: Keys of the sessions whose messages are wanted; None for those of all.
     """
-    db.execute("BEGIN")
-    try:
+    with db:
+        db.execute("BEGIN")
         events: list[DurableEvent] = [SessionChanged(s.rev, s) for s in sessions.changed_since(db, cursor)]
         events += [RunChanged(run.rev, run) for run in runs.changed_since(db, cursor)]
         events += [ExchangeChanged(each.rev, each) for each in exchanges.changed_since(db, cursor)]
@@ -23,5 +23,3 @@ def since(db: Db, cursor: Cursor, watched: Collection[str] | None) -> list[Durab
         for key in sessions.keys_touched_since(db, cursor) if watched is None else watched:
             events += messages.since(db, key, cursor)
         return sorted(events, key=lambda event: event.rev)
-    finally:
-        db.execute("COMMIT")

@@ -26,7 +26,8 @@ from core.model.errors import SwitchboardError, Unavailable
 from core.model.events import DurableEvent
 from core.model.sessions import Session
 from core.store.explain import CLOSED, DATABASE_NAME, explain, explained
-from core.store.guard import FILES, PAGE_BYTES, FileGuard, abandon
+from core.store.guard import FILES, PAGE_BYTES, FileGuard
+from core.store.maintenance.repair import NUMBERED
 from core.store.schema import check_tables, migrate
 
 T = TypeVar("T")
@@ -120,13 +121,11 @@ class Store:
         path = directory / DATABASE_NAME
         with explained(directory):
             _make_private(path)
-            db = _connect(path)
-            try:
+            with contextlib.ExitStack() as undo:
+                db = undo.enter_context(contextlib.closing(_connect(path)))
                 migrate(db, directory)
                 check_tables(db, directory)
-            except BaseException:
-                db.close()
-                raise
+                undo.pop_all()
         return cls(directory, clock, db)
 
     def start_writer(self, finish: Finish) -> None:
@@ -194,12 +193,12 @@ class Store:
 
         What is read here from now on is refused.
         """
-        self._close(self.db)  # here, where it is read: SQLite does not survive that a read goes on beside it
+        self._guard.close(self.db)  # here, where it is read: SQLite does not survive that a read goes on beside it
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
         """Finish the writes that were accepted and close every connection; the caller waits for it."""
-        self._close(self.db)
+        self._guard.close(self.db)
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -209,14 +208,7 @@ class Store:
 
     def _close_reader(self) -> None:
         if self._reader_db is not None:
-            self._close(self._reader_db)
-
-    def _close(self, db: sqlite3.Connection) -> None:
-        """Close a connection; where its files are not in their places any more, without touching what is there now."""
-        if self._guard.changed():
-            abandon(db)
-        else:
-            db.close()
+            self._guard.close(self._reader_db)
 
     def _on_commit(self, jobs: Sequence[_Job[Any]]) -> None:
         """Tell subscribers, then whoever waits; runs in the event loop, in commit order."""
@@ -239,17 +231,15 @@ class _Writer:
         self, path: Path, clock: Clock, finish: Finish, acknowledge: Callable[[Sequence[_Job[Any]]], None]
     ) -> None:
         self._directory = path.parent
-        self._db = _connect(path)
-        try:
+        with contextlib.ExitStack() as undo:
+            self._db = undo.enter_context(contextlib.closing(_connect(path)))
             self._epoch, rev = _take_over(self._db)
             self.guard: Final = FileGuard(path.parent, FILES)
             pages = self.guard.log_pages
             self._db.executescript(
                 f"PRAGMA wal_autocheckpoint = {pages}; PRAGMA journal_size_limit = {pages * PAGE_BYTES};"
             )
-        except BaseException:
-            self._db.close()
-            raise
+            undo.pop_all()
         self._rev: int | None = rev
         self._lost: str | None = None
         self._told: str | None = None
@@ -315,7 +305,8 @@ class _Writer:
                 with contextlib.suppress(RuntimeError):
                     group[0].loop.call_soon_threadsafe(self._acknowledge, group)
             if closing:
-                self._end()
+                self._fold("TRUNCATE")
+                self.guard.close(self._db)
                 return
             if not is_woken:
                 self._look()
@@ -337,19 +328,12 @@ class _Writer:
                 self._unfolded = folded < pages
             self._folded_at = time.monotonic()
 
-    def _end(self) -> None:
-        self._fold("TRUNCATE")
-        if self.guard.changed():
-            abandon(self._db)
-        else:
-            self._db.close()
-
     def _commit(self, group: Sequence[_Job[Any]]) -> None:
         """Run a group in one transaction; what fails as a whole leaves the numbers of order as they were."""
         db, now = self._db, self._clock.now_ms()
         try:
             with explained(self._directory):
-                self.guard.check()
+                _refuse(self.guard.problem())
                 rev = self._begin()
                 try:
                     rev = self._run_together(db, group, now, rev)
@@ -361,7 +345,7 @@ class _Writer:
                     db.execute(statement, values)
                 db.execute("COMMIT")
                 self._unfolded = True
-                self.guard.check_files()
+                _refuse(self.guard.changed())
         except BaseException as error:  # noqa: BLE001 - whatever it was, those who wait must hear of it
             self._rows.clear()
             self._rev = None  # whether the commit stands is for the database to say
@@ -384,8 +368,7 @@ class _Writer:
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         self._lost = self.superseded(db)
-        if self._lost is not None:
-            raise Unavailable(self._lost)
+        _refuse(self._lost)
         return last_rev(db) if self._rev is None else self._rev
 
     def _run_together(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int, rev: int) -> int:
@@ -433,13 +416,8 @@ class _LeftChanges(Exception):
 
 def last_rev(db: sqlite3.Connection) -> int:
     """Return the highest `rev` given out so far, 0 in a new database."""
-    row = db.execute(
-        "SELECT max(coalesce((SELECT max(rev) FROM sessions), 0), coalesce((SELECT max(rev) FROM runs), 0),"
-        " coalesce((SELECT max(rev) FROM exchanges), 0), coalesce((SELECT max(rev) FROM deliveries), 0),"
-        " coalesce((SELECT max(rev) FROM gone), 0),"
-        " coalesce((SELECT max(rev) FROM messages), 0))"
-    ).fetchone()
-    return int(row[0])
+    newest = ", ".join(f"coalesce((SELECT max(rev) FROM {table}), 0)" for table in NUMBERED)
+    return int(db.execute(f"SELECT max({newest})").fetchone()[0])
 
 
 def store_id(db: sqlite3.Connection) -> str:
@@ -454,15 +432,10 @@ def _epoch(db: sqlite3.Connection) -> int:
 
 def _take_over(db: sqlite3.Connection) -> tuple[int, int]:
     """Make this connection's process the only one that may commit from now on; return its number and the last rev."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with db:
+        db.execute("BEGIN IMMEDIATE")
         epoch, rev = _epoch(db) + 1, last_rev(db)
         db.execute("UPDATE meta SET value = ? WHERE name = 'epoch'", (str(epoch),))
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
     return epoch, rev
 
 
@@ -479,13 +452,17 @@ def _make_private(path: Path) -> None:
 
 def _connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     # A connection belongs to one thread at a time; the store sees to that, closing happens on another.
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    try:
+    with contextlib.ExitStack() as undo:
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+        undo.callback(db.close)
         db.executescript(_PRAGMAS + (_READER_PRAGMAS if readonly else _WRITER_PRAGMAS))
-    except BaseException:
-        db.close()
-        raise
+        undo.pop_all()
     return db
+
+
+def _refuse(problem: str | None) -> None:
+    if problem is not None:
+        raise Unavailable(problem)
 
 
 def _nobody_listens(events: Sequence[DurableEvent]) -> None:

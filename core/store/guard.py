@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from core.model.errors import Unavailable
 from core.store.explain import DATABASE_NAME
 
 LOCK_NAME: Final = "owner.lock"
@@ -61,21 +60,12 @@ class FileGuard:
                 )
         return None
 
-    def check(self) -> None:
-        """Refuse to write where `problem` says why.
-
-        Raises:
-            Unavailable: With that sentence.
-        """
-        _refuse(self.problem())
-
-    def check_files(self) -> None:
-        """Refuse to acknowledge where `changed` says why.
-
-        Raises:
-            Unavailable: With that sentence.
-        """
-        _refuse(self.changed())
+    def close(self, db: sqlite3.Connection) -> None:
+        """Close a connection; where its files are not in their places any more, without touching what is there now."""
+        if self.changed():
+            _abandon(db)
+        else:
+            db.close()
 
     def _full(self) -> str | None:
         """Return that the disk is nearly full: what is in the log could not be folded back for want of room."""
@@ -96,7 +86,7 @@ class FileGuard:
         return disk.f_bavail * disk.f_frsize if disk.f_blocks else None
 
 
-def abandon(db: sqlite3.Connection) -> None:
+def _abandon(db: sqlite3.Connection) -> None:
     """Give up a connection whose files are not in their places any more.
 
     The last connection to a database that is closed removes the log by its name, and that may be another's by now.
@@ -111,11 +101,6 @@ def abandon(db: sqlite3.Connection) -> None:
             import ctypes  # hardly ever needed
 
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # never closed; the system does it as the process ends
-
-
-def _refuse(problem: str | None) -> None:
-    if problem is not None:
-        raise Unavailable(problem)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

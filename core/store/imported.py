@@ -6,39 +6,10 @@ has no subscribers, and those of others catch up by `rev`.
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Final
 
 from core.model.messages import BRIEF_TOOL_CHARS, Message, brief
-from core.model.sessions import Session
-from core.store import overrides
 from core.store.database import Tx
 from core.store.search import MAX_INDEXED_CHARS, searchable_text
-from core.store.sessions import stored_key
-
-_COLUMNS: Final = tuple("stored_key" if name == "key" else name for name in Session._fields)
-
-
-def insert_session(tx: Tx, session: Session) -> None:
-    """Insert a session as it is given, but for its `rev`."""
-    override = overrides.take(tx, session.key) or session.send_policy
-    values = session._replace(key=stored_key(session.key), rev=tx.next_rev(), send_policy=override)
-    cursor = tx.db.execute(
-        f"INSERT INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})", values
-    )
-    tx.db.execute(
-        "INSERT INTO session_names (rowid, key, label, display_name) VALUES (?, ?, ?, ?)",
-        (cursor.lastrowid, session.key, session.label, session.display_name),
-    )
-    tx.touched[session.key] = None
-
-
-def insert_transcript(tx: Tx, key: str, session_id: str, first_seq: int, started_at: int) -> None:
-    """Begin a transcript of a session; the one before it ends there."""
-    tx.db.execute("UPDATE transcripts SET last_seq = ? WHERE key = ? AND last_seq IS NULL", (first_seq - 1, key))
-    tx.db.execute(
-        "INSERT INTO transcripts (session_id, key, first_seq, started_at) VALUES (?, ?, ?, ?)",
-        (session_id, key, first_seq, started_at),
-    )
 
 
 def insert_messages(tx: Tx, key: str, messages: Sequence[Message]) -> None:

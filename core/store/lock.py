@@ -63,14 +63,13 @@ class OwnerLock:
         owner = {"pid": os.getpid(), "command": command, "startedAt": now_ms}
         with explained(directory):
             make_folder(directory)
-            descriptor = open_private(directory / LOCK_NAME, os.O_CREAT | os.O_RDWR)
-            try:
+            with contextlib.ExitStack() as undo:
+                descriptor = open_private(directory / LOCK_NAME, os.O_CREAT | os.O_RDWR)
+                undo.callback(os.close, descriptor)
                 _lock(descriptor, directory)
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, json_codec.encode(owner).encode(), 0)
-            except BaseException:
-                os.close(descriptor)
-                raise
+                undo.pop_all()
         return cls(descriptor)
 
     def release(self) -> None:

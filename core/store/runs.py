@@ -1,8 +1,8 @@
 """Rows of runs: accept, start, end, and what they mean for their session's row."""
 
 import sqlite3
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import astuple, dataclass
+from typing import Final, NamedTuple
 
 from core.model.errors import Conflict
 from core.model.events import RunChanged
@@ -11,19 +11,26 @@ from core.model.runs import NEXT_STATES, Run, RunKind, RunRequest, RunState, bar
 from core.model.sessions import Session
 from core.store import sessions
 from core.store.database import Tx
+from core.store.tables import Table
 
-_COLUMNS: Final = (
+_USAGE: Final = 20
+_USAGE_COLUMNS: Final = ("input_tokens", "output_tokens", "cache_read", "cache_write", "cost_usd")
+_SPENT: Final = "run_id, key, session_id, kind, state, accepted_at, ended_at"
+_TABLE: Final = Table(
+    "runs",
+    "run_id",
     "run_id, key, session_id, rev, kind, state, requester, input_seq, accepted_at, started_at, ended_at, reply_seq,"
     " error, model, thinking, timeout_ms, exchange, turn, root, attempts,"
-    " input_tokens, output_tokens, cache_read, cache_write, cost_usd"
+    " input_tokens, output_tokens, cache_read, cache_write, cost_usd",
+    lambda row: Run(*row[:_USAGE], usage=Usage(*row[_USAGE:])),
+    RunChanged,
 )
-_USAGE: Final = 20
-_SPENT: Final = "run_id, key, session_id, kind, state, accepted_at, ended_at"
+by_id: Final = _TABLE.by_id
+changed_since: Final = _TABLE.changed_since
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """What is known of a run when it is accepted; see `Run` for the fields."""
+class NewRun(NamedTuple):
+    """What is known of a run when it is accepted: its columns; see `Run`."""
 
     run_id: str
     kind: RunKind
@@ -70,54 +77,14 @@ def fingerprint(request: RunRequest) -> str:
 
 def accept(tx: Tx, session: Session, new: NewRun) -> Run:
     """Insert a run in state `queued`."""
-    rev = tx.next_rev()
-    tx.db.execute(
-        "INSERT INTO runs (run_id, key, session_id, rev, kind, state, requester, input_seq, fingerprint, accepted_at,"
-        " model, thinking, timeout_ms, exchange, turn, root)"
-        " VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            new.run_id,
-            session.key,
-            session.session_id,
-            rev,
-            new.kind,
-            new.requester,
-            new.input_seq,
-            new.fingerprint,
-            tx.now,
-            new.model,
-            new.thinking,
-            new.timeout_ms,
-            new.exchange,
-            new.turn,
-            new.root,
-        ),
-    )
+    run = _insert(tx, session, new, state="queued")
     _summarise(tx, session.key)
-    return _announce(tx, new.run_id)
+    return run
 
 
 def record_command(tx: Tx, session: Session, new: NewRun) -> Run:
     """Insert a command as a run that is over; it says nothing about the session's work."""
-    rev = tx.next_rev()
-    tx.db.execute(
-        "INSERT INTO runs (run_id, key, session_id, rev, kind, state, requester, input_seq, reply_seq, fingerprint,"
-        " accepted_at, started_at, ended_at) VALUES (?, ?, ?, ?, 'command', 'done', ?, ?, ?, ?, ?, ?, ?)",
-        (
-            new.run_id,
-            session.key,
-            session.session_id,
-            rev,
-            new.requester,
-            new.input_seq,
-            new.input_seq,
-            new.fingerprint,
-            tx.now,
-            tx.now,
-            tx.now,
-        ),
-    )
-    return _announce(tx, new.run_id)
+    return _insert(tx, session, new, state="done", reply_seq=new.input_seq, started_at=tx.now, ended_at=tx.now)
 
 
 def start(tx: Tx, run_id: str) -> Run | None:
@@ -125,22 +92,12 @@ def start(tx: Tx, run_id: str) -> Run | None:
     run = by_id(tx.db, run_id)
     if run is None or run.state != "queued":
         return None
-    tx.db.execute(
-        "UPDATE runs SET state = 'running', started_at = ?, rev = ? WHERE run_id = ?", (tx.now, tx.next_rev(), run_id)
-    )
-    _summarise(tx, run.key)
-    return _announce(tx, run_id)
+    return _update(tx, run_id, state="running", started_at=tx.now)
 
 
-def begin_again(tx: Tx, run_id: str) -> Run:
+def begin_again(tx: Tx, run: Run) -> Run:
     """Queue a running run once more: whoever ran it has died and it had written nothing."""
-    tx.db.execute(
-        "UPDATE runs SET state = 'queued', started_at = NULL, attempts = attempts + 1, rev = ? WHERE run_id = ?",
-        (tx.next_rev(), run_id),
-    )
-    run = _announce(tx, run_id)
-    _summarise(tx, run.key)
-    return run
+    return _update(tx, run.run_id, state="queued", started_at=None, attempts=run.attempts + 1)
 
 
 def end(tx: Tx, run_id: str, end: End) -> Run:
@@ -154,24 +111,6 @@ def end(tx: Tx, run_id: str, end: End) -> Run:
         state = "absent" if run is None else run.state
         raise Conflict(f"run {run_id} is {state} and cannot become {end.state}")
     usage = end.usage
-    tx.db.execute(
-        "UPDATE runs SET state = ?, ended_at = ?, reply_seq = ?, error = ?, model = coalesce(?, model), rev = ?,"
-        " input_tokens = ?, output_tokens = ?, cache_read = ?, cache_write = ?, cost_usd = ? WHERE run_id = ?",
-        (
-            end.state,
-            tx.now,
-            end.reply_seq,
-            end.error,
-            end.model,
-            tx.next_rev(),
-            usage.input,
-            usage.output,
-            usage.cache_read,
-            usage.cache_write,
-            usage.cost_usd,
-            run_id,
-        ),
-    )
     tx.db.execute(
         "UPDATE sessions SET spent_tokens = spent_tokens + ?, cost_usd = CASE WHEN ? IS NULL THEN cost_usd"
         " ELSE coalesce(cost_usd, 0) + ? END, total_tokens = coalesce(?, total_tokens),"
@@ -188,14 +127,16 @@ def end(tx: Tx, run_id: str, end: End) -> Run:
             run.key,
         ),
     )
-    _summarise(tx, run.key)
-    return _announce(tx, run_id)
-
-
-def by_id(db: sqlite3.Connection, run_id: str) -> Run | None:
-    """Return a run, None when there is none with that id."""
-    row = db.execute(f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    return _read(row) if row else None
+    return _update(
+        tx,
+        run_id,
+        state=end.state,
+        ended_at=tx.now,
+        reply_seq=end.reply_seq,
+        error=end.error,
+        model=run.model if end.model is None else end.model,
+        **dict(zip(_USAGE_COLUMNS, astuple(usage), strict=True)),
+    )
 
 
 def same_request(db: sqlite3.Connection, run_id: str, print_: str) -> Run | None:
@@ -244,21 +185,24 @@ def has_steps(db: sqlite3.Connection, run_id: str) -> bool:
 def live(db: sqlite3.Connection, key: str | None = None) -> list[Run]:
     """Return the runs that are queued or running, of all sessions or of one, in the order of their acceptance."""
     only, values = ("", ()) if key is None else (" AND key = ?", (key,))
-    found = db.execute(f"SELECT {_COLUMNS} FROM runs WHERE state IN ('queued', 'running'){only} ORDER BY id", values)
-    return [_read(row) for row in found]
+    return _TABLE.select(db, f"WHERE state IN ('queued', 'running'){only} ORDER BY id", *values)
 
 
 def of_session(db: sqlite3.Connection, key: str, *, limit: int) -> list[Run]:
     """Return the newest runs of a session, newest first."""
-    return [
-        _read(row)
-        for row in db.execute(f"SELECT {_COLUMNS} FROM runs WHERE key = ? ORDER BY id DESC LIMIT ?", (key, limit))
-    ]
+    return _TABLE.select(db, "WHERE key = ? ORDER BY id DESC LIMIT ?", key, limit)
 
 
-def changed_since(db: sqlite3.Connection, rev: int) -> list[Run]:
-    """Return the runs changed after a rev, in the order of their changes."""
-    return [_read(row) for row in db.execute(f"SELECT {_COLUMNS} FROM runs WHERE rev > ? ORDER BY rev", (rev,))]
+def _insert(tx: Tx, session: Session, new: NewRun, **columns: object) -> Run:
+    where = {"key": session.key, "session_id": session.session_id}
+    return _TABLE.insert(tx, **new._asdict(), **where, accepted_at=tx.now, **columns)
+
+
+def _update(tx: Tx, run_id: str, **columns: object) -> Run:
+    """Change a run, and what its session's row says of it."""
+    run = _TABLE.update(tx, run_id, **columns)
+    _summarise(tx, run.key)
+    return run
 
 
 def _summarise(tx: Tx, key: str) -> None:
@@ -289,15 +233,3 @@ def _summarise(tx: Tx, key: str) -> None:
         aborted_last_run=state == "aborted",
         error=error if state != "done" else None,
     )
-
-
-def _announce(tx: Tx, run_id: str) -> Run:
-    run = by_id(tx.db, run_id)
-    assert run is not None, "the row was written in this transaction"
-    tx.events.append(RunChanged(run.rev, run))
-    return run
-
-
-def _read(row: tuple[Any, ...]) -> Run:
-    values = list(row)
-    return Run(*values[:_USAGE], usage=Usage(*values[_USAGE:]))

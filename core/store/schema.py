@@ -7,33 +7,11 @@ from typing import Final
 
 from core.model.errors import Unavailable
 from core.store.explain import DAMAGED
-from core.store.maintenance.repair import renumber
+from core.store.maintenance.repair import NUMBERED, renumber
 
-MIGRATIONS: Final[tuple[str, ...]] = (
-    "schema.sql",
-    "exchanges.sql",
-    "gone.sql",
-    "global.sql",
-    "unique.sql",
-    "overrides.sql",
-)
+MIGRATIONS: Final = ("schema.sql", "exchanges.sql", "gone.sql", "global.sql", "unique.sql", "overrides.sql")
 """Scripts beside this file; the n-th leads from schema version n to n + 1."""
-_TABLES: Final = frozenset(
-    {
-        "sessions",
-        "session_names",
-        "transcripts",
-        "messages",
-        "message_words",
-        "runs",
-        "exchanges",
-        "deliveries",
-        "gone",
-        "meta",
-        "spent_runs",
-        "overrides",
-    }
-)
+_TABLES: Final = NUMBERED.keys() | {"session_names", "transcripts", "message_words", "meta", "spent_runs", "overrides"}
 _WAL_PRAGMAS: Final = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 
 
@@ -52,19 +30,14 @@ def migrate(db: sqlite3.Connection, directory: Path, scripts: Sequence[str] = MI
         script = (Path(__file__).parent / scripts[version]).read_text(encoding="utf-8")
         if version == 0:
             db.executescript(_WAL_PRAGMAS)
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with db:
+            db.execute("BEGIN IMMEDIATE")
             if schema_version(db) == version:  # another process may have done it while this one waited
                 if scripts[version] == "unique.sql":
                     renumber(db)
                 for statement in _statements(script):
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {version + 1}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
 
 
 def check_tables(db: sqlite3.Connection, directory: Path) -> None:

@@ -2,17 +2,16 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from core.model.access import Agents, All, One, Scope, Tree
 from core.model.errors import NotFound
 from core.model.events import SessionChanged
 from core.model.ids import new_id
-from core.model.keys import GLOBAL, MAIN, kind_of, parse, quoted
-from core.model.sessions import Session, SessionPage, SessionQuery
-from core.store import overrides
+from core.model.keys import GLOBAL, JOBS, MAIN, kind_of, parse, quoted
+from core.model.sessions import Override, Session, SessionPage, SessionQuery, absent
 from core.store.database import Tx
+from core.store.tables import insert
 
 _COLUMNS: Final = (
     "key, session_id, rev, agent_id, kind, chat_type, channel, origin, display_name, label, created_at, updated_at,"
@@ -33,8 +32,7 @@ _FINISHED_CHILDREN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInsert:
+class SessionInsert(NamedTuple):
     """What is known of a session when it is created.
 
     Attributes:
@@ -55,47 +53,50 @@ class SessionInsert:
 
 def create(tx: Tx, new: SessionInsert) -> Session:
     """Insert a session with an empty transcript and return it."""
-    key = parse(new.key)
-    kind = kind_of(new.key, new.origin)
-    internal = kind in {"cron", "hook", "node"}
-    channel = "internal" if internal else key.channel or new.channel or "unknown"
-    last_channel = None if internal or key.chat_type != "direct" else new.channel
-    session_id = new_id()
-    cursor = tx.db.execute(
-        "INSERT INTO sessions (stored_key, session_id, rev, agent_id, kind, chat_type, channel, origin, display_name,"
-        " label, created_at, updated_at, model, thinking_level, last_channel, spawned_by, send_policy)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            stored_key(new.key),
-            session_id,
-            tx.next_rev(),
-            new.agent_id,
-            kind,
-            key.chat_type,
-            channel,
-            new.origin,
-            new.display_name,
-            new.label,
-            tx.now,
-            tx.now,
-            new.model,
-            new.thinking_level,
-            last_channel,
-            new.spawned_by,
-            overrides.take(tx, new.key),
-        ),
-    )
-    tx.db.execute(
-        "INSERT INTO session_names (rowid, key, label, display_name) VALUES (?, ?, ?, ?)",
-        (cursor.lastrowid, new.key, new.label, new.display_name),
-    )
-    tx.db.execute(
-        "INSERT INTO transcripts (session_id, key, first_seq, started_at) VALUES (?, ?, 1, ?)",
-        (session_id, new.key, tx.now),
-    )
+    key, kind = parse(new.key), kind_of(new.key, new.origin)
+    internal = kind in JOBS
+    known = {
+        **new._asdict(),
+        "session_id": new_id(),
+        "kind": kind,
+        "channel": "internal" if internal else key.channel or new.channel or "unknown",
+        "last_channel": None if internal or key.chat_type != "direct" else new.channel,
+        "created_at": tx.now,
+        "updated_at": tx.now,
+    }
+    session = add(tx, absent(key, new.agent_id, None)._replace(**known))
+    begin_transcript(tx, new.key, session.session_id, 1, tx.now)
     tx.rows.pop(new.key, None)
-    tx.touched[new.key] = None
-    return _require(tx.db, new.key)
+    return session
+
+
+def add(tx: Tx, session: Session) -> Session:
+    """Insert a session as it is given, but for its `rev` and an override of the send policy that waits for it."""
+    override = take_override(tx, session.key) or session.send_policy
+    session = session._replace(rev=tx.next_rev(), send_policy=override)
+    columns = session._asdict()
+    columns["stored_key"] = stored_key(columns.pop("key"))
+    insert(
+        tx.db,
+        "session_names",
+        {
+            "rowid": insert(tx.db, "sessions", columns),
+            "key": session.key,
+            "label": session.label,
+            "display_name": session.display_name,
+        },
+    )
+    tx.touched[session.key] = None
+    return session
+
+
+def begin_transcript(tx: Tx, key: str, session_id: str, first_seq: int, started_at: int) -> None:
+    """Begin a transcript of a session; the one before it ends there."""
+    tx.db.execute("UPDATE transcripts SET last_seq = ? WHERE key = ? AND last_seq IS NULL", (first_seq - 1, key))
+    tx.db.execute(
+        "INSERT INTO transcripts (session_id, key, first_seq, started_at) VALUES (?, ?, ?, ?)",
+        (session_id, key, first_seq, started_at),
+    )
 
 
 def update(tx: Tx, key: str, **columns: object) -> None:
@@ -138,13 +139,8 @@ def count_message(tx: Tx, key: str, preview: str | None, *, note: bool) -> Sessi
 
 def new_transcript(tx: Tx, session: Session) -> str:
     """Start a new transcript for a session and return its id; the old one stays readable by its own."""
-    session_id = new_id()
-    first = session.last_seq + 1
-    tx.db.execute("UPDATE transcripts SET last_seq = ? WHERE session_id = ?", (session.last_seq, session.session_id))
-    tx.db.execute(
-        "INSERT INTO transcripts (session_id, key, first_seq, started_at) VALUES (?, ?, ?, ?)",
-        (session_id, session.key, first, tx.now),
-    )
+    session_id, first = new_id(), session.last_seq + 1
+    begin_transcript(tx, session.key, session_id, first, tx.now)
     update(
         tx,
         session.key,
@@ -252,6 +248,24 @@ def keys_touched_since(db: sqlite3.Connection, rev: int) -> list[str]:
     return [row[0] for row in db.execute("SELECT key FROM sessions WHERE rev >= ?", (rev,))]
 
 
+def waiting_overrides(db: sqlite3.Connection) -> dict[str, Override]:
+    """Return the overrides of the send policy that were set on keys without a session and wait for it, by key (P5)."""
+    return dict(db.execute("SELECT key, send_policy FROM overrides ORDER BY key").fetchall())
+
+
+def put_override(tx: Tx, key: str, override: Override | None) -> None:
+    """Let an override wait, or none any more."""
+    take_override(tx, key)
+    if override is not None:
+        tx.db.execute("INSERT INTO overrides (key, send_policy) VALUES (?, ?)", (key, override))
+
+
+def take_override(tx: Tx, key: str) -> Override | None:
+    """Return what waits for the session that is made now, and let it wait no longer."""
+    found = tx.db.execute("DELETE FROM overrides WHERE key = ? RETURNING send_policy", (key,)).fetchone()
+    return found[0] if found else None
+
+
 def by_label(db: sqlite3.Connection, label: str) -> Session | None:
     """Return the session in the list, not in the archive, that has a label."""
     return _one(db, "label = ? AND archived_at IS NULL", label, None)
@@ -348,12 +362,6 @@ def _one(db: sqlite3.Connection, condition: str, value: str, scope: Scope | None
         f"SELECT {_COLUMNS} FROM sessions WHERE {condition} AND {scope_sql}", (value, *scope_values)
     ).fetchone()
     return _read(row) if row else None
-
-
-def _require(db: sqlite3.Connection, key: str) -> Session:
-    session = by_key(db, key)
-    assert session is not None, "the row was inserted in this transaction"
-    return session
 
 
 def _read(row: tuple[Any, ...]) -> Session:

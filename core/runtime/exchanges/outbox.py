@@ -130,7 +130,7 @@ class Outbox:
         if channel is None:
             deliveries.move(tx, now.delivery_id, "failed", f"no route to {now.address}: the channel is not configured")
             return None
-        return deliveries.move(tx, now.delivery_id, "sending", attempted=True)
+        return deliveries.move(tx, now.delivery_id, "sending", attempts=now.attempts + 1)
 
     async def _ask(self, channel: Channel, delivery: Delivery) -> Callable[[Tx], Delivery]:
         """Ask the channel, and return what to write about its answer."""

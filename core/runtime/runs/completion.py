@@ -28,7 +28,7 @@ def end_run(tx: Tx, run: Run, end: End, settings: Settings, last_words: Sequence
     """
     written = messages.of_run(tx.db, run.run_id, run.key, run.input_seq)
     if end.state == "interrupted" and not written and run.attempts < MAX_ATTEMPTS and _goes_on(run, end):
-        return runs.begin_again(tx, run.run_id)
+        return runs.begin_again(tx, run)
     for call_id, name in unanswered_calls(written):
         messages.append(tx, run.key, _no_answer(call_id, name, end), run.run_id)
     replies = [messages.append(tx, run.key, draft, run.run_id) for draft in last_words]

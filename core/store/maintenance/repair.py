@@ -7,14 +7,10 @@ from typing import Final
 from core.model.messages import Message, brief
 
 _log = logging.getLogger("switchboard.store")
-_TABLES: Final = {
-    "sessions": "id",
-    "runs": "id",
-    "exchanges": "id",
-    "deliveries": "id",
-    "gone": "session_id",
-    "messages": "id",
+NUMBERED: Final = dict.fromkeys(("sessions", "runs", "exchanges", "deliveries", "messages"), "id") | {
+    "gone": "session_id"
 }
+"""The tables whose rows carry a `rev`, each with the column that tells its rows apart."""
 
 
 def renumber(db: sqlite3.Connection) -> tuple[int, int]:
@@ -56,9 +52,9 @@ def _renumber_messages(db: sqlite3.Connection) -> int:
 
 
 def _renumber_revs(db: sqlite3.Connection) -> int:
-    last = max(db.execute(f"SELECT coalesce(max(rev), 0) FROM {table}").fetchone()[0] for table in _TABLES)
+    last = max(db.execute(f"SELECT coalesce(max(rev), 0) FROM {table}").fetchone()[0] for table in NUMBERED)
     count = 0
-    for table, name in _TABLES.items():
+    for table, name in NUMBERED.items():
         twice = db.execute(
             f"SELECT {name} FROM {table} WHERE {name} NOT IN (SELECT min({name}) FROM {table} GROUP BY rev)"
         ).fetchall()

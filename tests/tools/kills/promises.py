@@ -11,7 +11,7 @@ from pathlib import Path
 
 from core.model.access import OPERATOR
 from core.runtime.gateway import Runtime
-from core.store import jsonl, overrides
+from core.store import jsonl, sessions
 from tests.tools.kills.driver import brief_request
 
 
@@ -77,7 +77,7 @@ class Promises:
         yield from (f"{key} was created and is gone" for key in self.made if key not in policies)
         for key, deletion in self.deletions.items():
             yield from _not_deleted(state, db, key, deletion)
-        yield from self.broken_overrides(overrides.waiting(db), policies)
+        yield from self.broken_overrides(sessions.waiting_overrides(db), policies)
 
     def broken_overrides(self, waiting: Mapping[str, str], policies: Mapping[str, str | None]) -> Iterator[str]:
         """Return which overrides are lost, doubled or only half there.
