@@ -27,7 +27,6 @@ def migrate(db: sqlite3.Connection, directory: Path, scripts: Sequence[str] = MI
                 f"the state directory {directory} was written by a newer version (schema {version}, this one knows"
                 f" {len(scripts)}): upgrade switchboard, or choose another with --state DIR"
             )
-        script = (Path(__file__).parent / scripts[version]).read_text(encoding="utf-8")
         if version == 0:
             db.executescript(_WAL_PRAGMAS)
         with db:
@@ -35,7 +34,7 @@ def migrate(db: sqlite3.Connection, directory: Path, scripts: Sequence[str] = MI
             if schema_version(db) == version:  # another process may have done it while this one waited
                 if scripts[version] == "unique.sql":
                     renumber(db)
-                for statement in _statements(script):
+                for statement in statements(scripts[version]):
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {version + 1}")
 
@@ -56,10 +55,10 @@ def schema_version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _statements(script: str) -> Iterator[str]:
-    """Split a script into statements; `executescript` would commit the transaction around it."""
+def statements(script: str) -> Iterator[str]:
+    """Yield the statements of a script beside this file; `executescript` would commit the transaction around it."""
     statement = ""
-    for line in script.splitlines(keepends=True):
+    for line in (Path(__file__).parent / script).read_text(encoding="utf-8").splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             yield statement

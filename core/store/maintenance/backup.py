@@ -295,7 +295,7 @@ def inspect(db: sqlite3.Connection, state: Path) -> dict[str, int | str]:
 
 def _whole_lines(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield the transcripts with how many bytes of them are whole lines at this moment."""
-    for path in _inside(folder):
+    for path in inside(folder):
         if path.suffix != ".jsonl" or path.is_symlink() or not path.is_file():
             continue
         with contextlib.suppress(OSError), os.fdopen(open_private(path, os.O_RDONLY), "rb") as file:
@@ -309,12 +309,12 @@ def _whole_lines(folder: Path) -> Iterator[tuple[Path, int]]:
 
 def _attached(state: Path) -> Iterator[Path]:
     """Yield the files that spawns attached, as far as they lie in the state directory; no link is followed."""
-    for workspace in _inside(state / "workspaces"):
-        for folder in _inside(workspace / ".openclaw" / "attachments"):
-            yield from (path for path in _inside(folder) if path.is_file() and not path.is_symlink())
+    for workspace in inside(state / "workspaces"):
+        for folder in inside(workspace / ".openclaw" / "attachments"):
+            yield from (path for path in inside(folder) if path.is_file() and not path.is_symlink())
 
 
-def _inside(folder: Path) -> list[Path]:
+def inside(folder: Path) -> list[Path]:
     """Return what lies in a folder that is none of a link; nothing for one that is not there."""
     try:
         return sorted(folder.iterdir()) if not folder.is_symlink() else []
@@ -336,7 +336,7 @@ def _add(
         return
     with os.fdopen(descriptor, "rb") as file:
         wanted = os.fstat(descriptor).st_size if size is None else size
-        reader = _Hashed(file, wanted)
+        reader = _Hashed(file)
         try:
             tar.addfile(_info(name, wanted, now_ms), cast("BinaryIO", reader))
         except (EOFError, tarfile.TarError):
@@ -357,10 +357,9 @@ class _Hashed:
         count: Bytes that were read.
     """
 
-    def __init__(self, file: BinaryIO, most: int | None = None) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._digest = hashlib.sha256()
-        self._left = most
         self.count = 0
 
     @property
@@ -370,11 +369,7 @@ class _Hashed:
 
     def read(self, size: int = -1) -> bytes:
         """Read bytes."""
-        if self._left is not None:
-            size = self._left if size < 0 else min(size, self._left)
         data = self._file.read(size)
-        if self._left is not None:
-            self._left -= len(data)
         self._digest.update(data)
         self.count += len(data)
         return data

@@ -6,10 +6,12 @@ The database is what counts; the transcripts beside it, its search index and the
 import contextlib
 import os
 import re
+import shutil
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +20,27 @@ from core.model import json_codec
 from core.model.errors import Invalid
 from core.store import jsonl
 from core.store.maintenance.backup import FOLDER as BACKUPS
+from core.store.maintenance.backup import inside
+from core.store.schema import statements
 
 Mend = Callable[[sqlite3.Connection], None]
 _LEFT_OVER: Final = re.compile(r"\..+\.[0-9a-f-]{32,36}|\.switchboard-.+")
 """What a write that was killed leaves behind."""
 _EXAMPLES: Final = 3
+_QUESTION: Final = re.compile(r"^-- (\w+): (.+)\n", re.MULTILINE)
+_TAIL: Final = 65_536
+BEHIND: Final = "lack the newest messages"
+AHEAD: Final = "hold more than the database"
+LOST: Final = (
+    "it was probably copied without its switchboard.db-wal, or that was removed; copy the whole folder again, or use"
+    " `switchboard restore`"
+)
+ALONE: Final = (
+    "if it was copied alone, the newest messages may be missing in it too, which only a copy of the whole folder or"
+    " `switchboard restore` brings back"
+)
+Judge = Callable[[Path, int, int], str]
+"""Says what is wrong with the file of a transcript that holds messages from a number to a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,124 +106,10 @@ def _damage(db: sqlite3.Connection) -> Iterator[Problem]:
         yield Problem("database", f"it is damaged ({_some(others)}): restore a backup")
 
 
-_QUESTIONS: Final[tuple[tuple[str, str, str], ...]] = (
-    (
-        "revs",
-        "numbers of the global order were given out twice: {}",
-        (
-            "SELECT rev FROM (SELECT rev FROM sessions UNION ALL SELECT rev FROM runs"
-            " UNION ALL SELECT rev FROM exchanges UNION ALL SELECT rev FROM deliveries"
-            " UNION ALL SELECT rev FROM gone UNION ALL SELECT rev FROM messages)"
-            " GROUP BY rev HAVING count(*) > 1 ORDER BY rev"
-        ),
-    ),
-    (
-        "messages",
-        "messages belong to no session: {}",
-        "SELECT m.id FROM messages AS m WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.id = m.session)",
-    ),
-    (
-        "messages",
-        "two messages of a session have one number: {}",
-        (
-            "SELECT s.key || ' ' || m.seq FROM messages AS m JOIN sessions AS s ON s.id = m.session"
-            " GROUP BY m.session, m.seq HAVING count(*) > 1"
-        ),
-    ),
-    (
-        "messages",
-        "sessions lack messages, or have more than their row says: {}",
-        (
-            "SELECT s.key FROM sessions AS s LEFT JOIN (SELECT session, count(DISTINCT seq) AS n, min(seq) AS low,"
-            " max(seq) AS high FROM messages GROUP BY session) AS m ON m.session = s.id"
-            " WHERE coalesce(m.n, 0) <> s.last_seq OR coalesce(m.low, 1) <> 1 OR coalesce(m.high, 0) <> s.last_seq"
-        ),
-    ),
-    (
-        "transcripts",
-        "sessions have no transcript of their own: {}",
-        (
-            "SELECT s.key FROM sessions AS s WHERE NOT EXISTS (SELECT 1 FROM transcripts AS t WHERE t.session_id ="
-            " s.session_id AND t.key = s.key AND t.first_seq = s.first_seq AND t.last_seq IS NULL)"
-        ),
-    ),
-    (
-        "transcripts",
-        "transcripts belong to no session: {}",
-        "SELECT t.session_id FROM transcripts AS t WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.key = t.key)",
-    ),
-    (
-        "transcripts",
-        "transcripts of one session overlap, or leave a gap: {}",
-        (
-            "SELECT key FROM (SELECT key, last_seq,"
-            " lead(first_seq) OVER (PARTITION BY key ORDER BY first_seq, started_at) AS next FROM transcripts)"
-            " WHERE next IS NOT NULL AND last_seq IS NOT next - 1"
-        ),
-    ),
-    (
-        "runs",
-        "runs belong to no session: {}",
-        "SELECT run_id FROM runs AS r WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.key = r.key)",
-    ),
-    (
-        "runs",
-        "runs are over without an end, or have an end and are not: {}",
-        "SELECT run_id FROM runs WHERE (state IN ('queued', 'running')) = (ended_at IS NOT NULL)",
-    ),
-    (
-        "runs",
-        "runs answer with a message that is not there: {}",
-        (
-            "SELECT r.run_id FROM runs AS r JOIN sessions AS s ON s.key = r.key WHERE r.reply_seq > s.last_seq"
-            " OR r.input_seq > s.last_seq"
-        ),
-    ),
-    (
-        "runs",
-        "more than one run is at work in a session: {}",
-        "SELECT key FROM runs WHERE state = 'running' GROUP BY key HAVING count(*) > 1",
-    ),
-    (
-        "exchanges",
-        "exchanges have neither of their sessions: {}",
-        (
-            "SELECT exchange_id FROM exchanges AS e WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.key IN"
-            " (e.requester, e.target))"
-        ),
-    ),
-    (
-        "exchanges",
-        "exchanges are over without an end, or have an end and are not: {}",
-        "SELECT exchange_id FROM exchanges WHERE (state = 'ended') <> (ended_at IS NOT NULL)",
-    ),
-    (
-        "runs",
-        "runs are part of an exchange that is not there: {}",
-        (
-            "SELECT run_id FROM runs AS r WHERE exchange IS NOT NULL AND state IN ('queued', 'running')"
-            " AND NOT EXISTS (SELECT 1 FROM exchanges AS e WHERE e.exchange_id = r.exchange)"
-        ),
-    ),
-    (
-        "deliveries",
-        "deliveries belong to no exchange: {}",
-        (
-            "SELECT delivery_id FROM deliveries AS d"
-            " WHERE NOT EXISTS (SELECT 1 FROM exchanges AS e WHERE e.exchange_id = d.exchange_id)"
-        ),
-    ),
-    (
-        "deliveries",
-        "an exchange has more than one delivery: {}",
-        "SELECT exchange_id FROM deliveries GROUP BY exchange_id HAVING count(*) > 1",
-    ),
-)
-"""Each finds what must not be, by a name that says where to look."""
-
-
 def _rows(db: sqlite3.Connection) -> Iterator[Problem]:
-    for topic, words, question in _QUESTIONS:
+    """Ask what `check.sql` asks."""
+    for statement in statements("check.sql"):
+        _, topic, words, question = _QUESTION.split(statement)
         found = [str(row[0]) for row in db.execute(question)]
         if found:
             yield Problem(topic, words.format(_some(found)))
@@ -265,7 +169,7 @@ def _rename(db: sqlite3.Connection) -> None:
     )
 
 
-def _transcripts(db: sqlite3.Connection, state: Path, verdict_of: "Judge") -> Iterator[Problem]:
+def _transcripts(db: sqlite3.Connection, state: Path, verdict_of: Judge) -> Iterator[Problem]:
     """Hold the files of transcripts against the rows, which they are made from."""
     question = (
         "SELECT t.session_id, t.key, t.first_seq, coalesce(t.last_seq, s.last_seq) FROM transcripts AS t"
@@ -278,7 +182,7 @@ def _transcripts(db: sqlite3.Connection, state: Path, verdict_of: "Judge") -> It
     if written and not os.path.lexists(state / "transcripts"):
         found = [(session_id, key) for session_id, (key, _, _) in written.items()]
         words = f"no transcripts lie beside a database that knows {len(written)}: {ALONE}"
-        yield Problem("files", words, _Rewrite(state, found, whole=False))
+        yield Problem("files", words, partial(_rewrite, state=state, found=found, whole=False))
         return
     wrong: dict[str, list[tuple[str, str]]] = {}
     for session_id, (key, first, last) in known.items():
@@ -291,30 +195,16 @@ def _transcripts(db: sqlite3.Connection, state: Path, verdict_of: "Judge") -> It
         if verdict == AHEAD:
             yield Problem("database", f"transcripts {verdict}: {names}: {LOST}")
             continue
-        yield Problem("files", f"transcripts {verdict}: {names}", _Rewrite(state, found, whole=verdict != BEHIND))
+        mend = partial(_rewrite, state=state, found=found, whole=verdict != BEHIND)
+        yield Problem("files", f"transcripts {verdict}: {names}", mend)
     folder = state / "transcripts"
-    strangers = [path for path in _inside(folder) if path.suffix == ".jsonl" and path.stem not in known]
+    strangers = [path for path in inside(folder) if path.suffix == ".jsonl" and path.stem not in known]
     if len(strangers) > len(known):  # the database is the one to be doubted, so nothing is removed for it
         words = f"{len(strangers)} transcripts lie beside a database that knows {len(known)}: {LOST}"
         yield Problem("database", words)
     elif strangers:
         words = f"transcripts of sessions that are not there: {_some([path.name for path in strangers])}"
-        yield Problem("files", words, _Remove(strangers))
-
-
-BEHIND: Final = "lack the newest messages"
-AHEAD: Final = "hold more than the database"
-LOST: Final = (
-    "it was probably copied without its switchboard.db-wal, or that was removed; copy the whole folder again, or use"
-    " `switchboard restore`"
-)
-ALONE: Final = (
-    "if it was copied alone, the newest messages may be missing in it too, which only a copy of the whole folder or"
-    " `switchboard restore` brings back"
-)
-Judge = Callable[[Path, int, int], str]
-"""Says what is wrong with the file of a transcript that holds messages from a number to a number."""
-_TAIL: Final = 65_536
+        yield Problem("files", words, lambda _: _remove(strangers))
 
 
 def _verdict_at_the_end(path: Path, first: int, last: int) -> str:
@@ -360,41 +250,28 @@ def _verdict(path: Path, first: int, last: int) -> str:
     return BEHIND if written < last else ""
 
 
-class _Rewrite:
-    """Writes files of transcripts from the rows."""
-
-    def __init__(self, state: Path, found: list[tuple[str, str]], *, whole: bool) -> None:
-        self._state, self._found, self._whole = state, found, whole
-
-    def __call__(self, db: sqlite3.Connection) -> None:
-        for session_id, key in self._found:
-            if self._whole:
-                jsonl.remove(self._state, [session_id])
-            jsonl.append_new(db, self._state, key, session_id)
+def _rewrite(db: sqlite3.Connection, state: Path, found: list[tuple[str, str]], *, whole: bool) -> None:
+    """Write files of transcripts from the rows."""
+    for session_id, key in found:
+        if whole:
+            jsonl.remove(state, [session_id])
+        jsonl.append_new(db, state, key, session_id)
 
 
-class _Remove:
-    """Removes files and folders."""
-
-    def __init__(self, paths: list[Path]) -> None:
-        self._paths = paths
-
-    def __call__(self, db: sqlite3.Connection) -> None:  # noqa: ARG002 - as every one that mends
-        import shutil
-
-        for path in self._paths:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _left_over(state: Path) -> Iterator[Problem]:
     folders = (state, state / "identity", state / BACKUPS, state / "transcripts")
-    found = [path for folder in folders for path in _inside(folder) if _LEFT_OVER.fullmatch(path.name)]
+    found = [path for folder in folders for path in inside(folder) if _LEFT_OVER.fullmatch(path.name)]
     if found:
         words = f"files were left by writes that were cut short: {_some([path.name for path in found])}"
-        yield Problem("files", words, _Remove(found))
+        yield Problem("files", words, lambda _: _remove(found))
 
 
 def _rights(state: Path) -> Iterator[Problem]:
@@ -411,37 +288,25 @@ def _rights(state: Path) -> Iterator[Problem]:
                 open_ones.append(path)
     if open_ones:
         names = _some([str(path.relative_to(state)) for path in open_ones])
-        yield Problem("rights", f"others may look into files, or change them: {names}", _Close(open_ones))
+        yield Problem("rights", f"others may look into files, or change them: {names}", lambda _: _close(open_ones))
     if links:
         names = _some([str(path.relative_to(state)) for path in links])
         yield Problem("rights", f"links lie where files should, and are not followed: {names}")
 
 
-class _Close:
-    """Takes the rights of others away."""
-
-    def __init__(self, paths: list[Path]) -> None:
-        self._paths = paths
-
-    def __call__(self, db: sqlite3.Connection) -> None:  # noqa: ARG002 - as every one that mends
-        for path in self._paths:
-            with contextlib.suppress(FileNotFoundError):
-                path.chmod(FOLDER_MODE if path.is_dir() else FILE_MODE)
+def _close(paths: list[Path]) -> None:
+    """Take the rights of others away."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            path.chmod(FOLDER_MODE if path.is_dir() else FILE_MODE)
 
 
 def _all(folder: Path) -> Iterator[Path]:
     """Yield what lies in the state directory and is ours; no link is followed."""
-    for path in _inside(folder):
+    for path in inside(folder):
         yield path
         if path.is_dir() and not path.is_symlink() and path.name != "workspaces":
             yield from _all(path)
-
-
-def _inside(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir()) if not folder.is_symlink() else []
-    except OSError:
-        return []
 
 
 def _some(found: list[str]) -> str:
