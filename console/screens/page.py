@@ -10,10 +10,11 @@ from textual.screen import Screen
 from console.actions import BACK, HELP, Action
 from console.live.changes import Changes
 from console.live.view_model import ViewModel
-from console.operations import Doing
+from console.operations import Doing, failed
 from console.screens.too_small import BREAKPOINTS, cover
 from console.shell import Shell, shell_of
 from console.widgets.status import BottomBar, NoticeLine, TitleLine, Tone
+from core.model.errors import SwitchboardError
 
 
 def bindings(table: Iterable[Action]) -> list[Binding]:
@@ -77,7 +78,10 @@ class Page(Screen[str]):
         """Do something in the background and say what came of it."""
 
         async def run() -> None:
-            outcome = await deed
+            try:
+                outcome = await deed
+            except (SwitchboardError, OSError) as error:
+                outcome = failed(error)
             self.say(outcome.sentence, outcome.tone)
 
         self.run_worker(run(), group="deeds")

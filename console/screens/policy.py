@@ -145,10 +145,11 @@ class PolicyScreen(Page):
         self.run_deed(self._next_policy(subject.session))
 
     async def _next_policy(self, session: Session) -> Outcome:
-        outcome = await self.shell.operations.next_policy(session)
-        self.view_model.book.overrides = await waiting_overrides(self.view_model.gateway)
-        self._show()
-        return outcome
+        try:
+            return await self.shell.operations.next_policy(session)
+        finally:
+            self.view_model.book.overrides = await waiting_overrides(self.view_model.gateway)
+            self._show()
 
     def do_filter(self) -> None:
         """Go to the field."""

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, TextArea
 
 from console.live.rows import Row
-from console.operations import SendOrder
+from console.operations import Order
 from console.screens.dialog import Dialog, Refusal, seconds, words
 from console.widgets.session_field import SessionField, is_key
 from core.rules.limits import self_send
@@ -20,7 +20,7 @@ MAX_WAIT_SECONDS = 86_400
 HINT = "↵ takes a session   tab next field   ^s send   esc close"
 
 
-class SendDialog(Dialog[SendOrder]):
+class SendDialog(Dialog[Order]):
     """Asks for a message to send.
 
     Args:
@@ -33,15 +33,16 @@ class SendDialog(Dialog[SendOrder]):
     AUTO_FOCUS = ""  # the first field is the one that is rarely wanted: no letter may go there meanwhile
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "send", "send", show=False, id="dialog.send")]
 
-    def __init__(self, rows: Sequence[Row], order: SendOrder, refusal: Refusal, alone: Refusal) -> None:
+    def __init__(self, rows: Sequence[Row], order: Order, refusal: Refusal, alone: Refusal) -> None:
         super().__init__()
         self._alone = alone
         self._refusal = refusal
         self._rows = rows
-        self._sender = SessionField(rows, order.sender or "", "operator", id="from")
-        self._to = SessionField(rows, order.to, "main", id="to")
-        self._message = TextArea(order.message, show_line_numbers=False, compact=True)
-        self._wait = Input(f"{order.wait_seconds:g}", type="number", compact=True)
+        given = order.arguments
+        self._sender = SessionField(rows, order.acting_for or "", "operator", id="from")
+        self._to = SessionField(rows, given["sessionKey"], "main", id="to")
+        self._message = TextArea(given["message"], show_line_numbers=False, compact=True)
+        self._wait = Input(f"{given['timeoutSeconds']:g}", type="number", compact=True)
 
     def compose(self) -> ComposeResult:
         """Put the fields into a frame."""
@@ -85,7 +86,7 @@ class SendDialog(Dialog[SendOrder]):
         if problem is not None:
             self.complain(problem)
             return
-        self.dismiss(SendOrder(to, message, sender, wait))
+        self.dismiss(Order({"sessionKey": to, "message": message, "timeoutSeconds": wait}, sender))
 
     def _unknown(self, name: str | None) -> str | None:
         """Say that a word names no session, and which comes nearest; a full key may be new: that the gateway knows."""

@@ -1,7 +1,6 @@
 """The spawn dialog: a task, for whom, by which agent and model (W1)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from textual import on
@@ -11,6 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, TextArea
 
 from console.live.rows import Row
+from console.operations import Order
 from console.screens.dialog import Dialog, Refusal, seconds, words
 from console.widgets.session_field import SessionField
 from core.gateway import AgentInfo, ModelInfo
@@ -18,15 +18,7 @@ from core.gateway import AgentInfo, ModelInfo
 HINT = "tab next field   ^s start   esc close"
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnOrder:
-    """A sub-agent to start: the arguments of `sessions_spawn`, and for whom."""
-
-    arguments: dict[str, Any]
-    requester: str | None
-
-
-class SpawnDialog(Dialog[SpawnOrder]):
+class SpawnDialog(Dialog[Order]):
     """Asks for a sub-agent's task.
 
     Args:
@@ -40,7 +32,7 @@ class SpawnDialog(Dialog[SpawnOrder]):
     def __init__(
         self,
         rows: Sequence[Row],
-        order: SpawnOrder,
+        order: Order,
         agents: Sequence[AgentInfo],
         models: Sequence[ModelInfo],
         refusal: Refusal,
@@ -48,7 +40,7 @@ class SpawnDialog(Dialog[SpawnOrder]):
         super().__init__()
         self._refusal = refusal
         given = {name: str(value) for name, value in order.arguments.items()}
-        self._requester = SessionField(rows, order.requester or "", "main", id="for")
+        self._requester = SessionField(rows, order.acting_for or "", "main", id="for")
         self._work = TextArea(given.get("task", ""), show_line_numbers=False, compact=True)
         self._label = Input(given.get("label"), placeholder="none", compact=True)
         self._agent = Input(given.get("agentId"), placeholder="the session's own", compact=True)
@@ -106,4 +98,4 @@ class SpawnDialog(Dialog[SpawnOrder]):
                 self.complain(f"the limit must be a number of seconds, not {self._limit.value}")
                 return
             arguments["runTimeoutSeconds"] = limit
-        self.dismiss(SpawnOrder(arguments, self._requester.value or None))
+        self.dismiss(Order(arguments, self._requester.value or None))

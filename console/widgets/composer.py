@@ -2,8 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from rich.style import Style
@@ -25,7 +24,11 @@ _COMMAND: Final = re.compile(r"/([A-Za-z]+)(?: .*)?")
 
 
 class Composer(Vertical):
-    """The writing field with a line above it that says to whom, or completes a command."""
+    """The writing field with a line above it that says to whom, or completes a command.
+
+    Args:
+        submit: Sends what stands in the field.
+    """
 
     DEFAULT_CSS = """
     Composer { height: auto; border-top: solid $palette-rule; }
@@ -34,21 +37,15 @@ class Composer(Vertical):
     }
     """
 
-    @dataclass
-    class Submitted(Message):
-        """The operator sends what stands in the field."""
-
-        text: str
-
     class Left(Message):
         """The operator goes back to reading."""
 
     class Changed(Message):
         """The draft changed; by the time that this is read, it may have changed again."""
 
-    def __init__(self) -> None:
+    def __init__(self, submit: Callable[[str], None]) -> None:
         super().__init__(id="composer")
-        self.field = _Field()
+        self.field = _Field(submit)
         self.head = _Head()
 
     def compose(self) -> ComposeResult:
@@ -97,9 +94,10 @@ class Composer(Vertical):
 
 
 class _Field(TextArea):
-    def __init__(self) -> None:
+    def __init__(self, submit: Callable[[str], None]) -> None:
         super().__init__(show_line_numbers=False, soft_wrap=True, compact=True, highlight_cursor_line=False)
         self.sent: list[str] = []
+        self._submit = submit
         self._at: int | None = None
 
     async def _on_key(self, event: events.Key) -> None:
@@ -112,7 +110,7 @@ class _Field(TextArea):
     def _handle(self, key: str) -> bool:
         """Do what a key means here; False for what the field itself does with it."""
         if key == "enter":
-            self.post_message(Composer.Submitted(self.text))
+            self._submit(self.text)
         elif key in {"ctrl+j", "shift+enter", "alt+enter"}:
             self.insert("\n")
         elif key == "escape":

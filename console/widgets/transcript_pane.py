@@ -1,5 +1,6 @@
 """One session in full: who it is, what it costs, what decides about it, its transcript, and where to write to it."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -54,11 +55,11 @@ class TranscriptPane(Vertical):
         """Tell that it can be read now."""
         self.post_message(self.Shown())
 
-    async def add_composer(self) -> None:
-        """Add the place to write to the session."""
+    async def add_composer(self, submit: Callable[[str], None]) -> None:
+        """Add the place to write to the session, and what sends what is written."""
         from console.widgets.composer import Composer
 
-        self.composer = Composer()
+        self.composer = Composer(submit)
         await self.mount(self.composer)
 
     def show(self, row: Row, transcript: Transcript) -> None:

@@ -10,7 +10,7 @@ from textual.events import Paste
 
 from console.live.memory import FILE_NAME, Memory
 from console.screens.help import Help
-from console.widgets.composer import Composer, completions, unknown_command
+from console.widgets.composer import completions, unknown_command
 from core.model.commands import COMMANDS
 from tests.console.driver import CRON, MAIN, OPS, Agent, console
 from tests.support.runtimes import running, send
@@ -71,7 +71,7 @@ async def test_a_second_enter_sends_nothing_twice(fleet: Path) -> None:
         await desk.press("i")
         await desk.write("say once")
         for _ in range(3):
-            desk.composer.field.post_message(Composer.Submitted("say once"))
+            desk.screen.writing.submit("say once")
         await desk.until(lambda: desk.composer.text == "")
         await desk.at_rest()
         assert [text for role, text in await desk.words(OPS) if role == "user"] == ["say standby", "say once"]
@@ -249,7 +249,7 @@ async def test_what_was_written_on_while_it_was_sent_stays(fleet: Path) -> None:
     async with console(fleet, agent=agent) as desk:
         await desk.press("i")
         await desk.write("first")
-        desk.composer.field.post_message(Composer.Submitted("first"))
+        desk.screen.writing.submit("first")
         desk.composer.field.insert(" and more")
         await desk.said("accepted")
         assert desk.composer.text == " and more"

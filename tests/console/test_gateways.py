@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from console.operations import SendOrder
+from console.operations import sent
 from console.screens.connect import ConnectScreen
 from console.screens.policy import PolicyScreen
 from console.screens.spawn import SpawnDialog
 from console.widgets.status import NoticeLine
-from core.model.access import ALL, OPERATOR
+from core.model.access import ALL, OPERATOR, Operator
 from core.model.connection import Connection
 from core.model.sessions import SessionPatch
 from core.runtime.gateway import Runtime
+from core.tools.dispatch import dispatch
 from tests.console.driver import CRON, MAIN, OPS, ConsoleDriver, Elsewhere, console
 from tests.support.lines import Line
 from tests.support.runtimes import running, send
@@ -77,7 +78,8 @@ async def test_the_filter_narrows_to_one_gateway(fleet: Path, prod: Runtime, siz
 async def test_a_send_between_gateways_is_refused_and_the_draft_kept(fleet: Path, prod: Runtime) -> None:
     async with two(fleet, Line(prod)) as desk:
         await desk.select(OPS)
-        outcome = await desk.app.operations.send(SendOrder(THERE, "over", MAIN))
+        arguments = {"sessionKey": THERE, "message": "over"}
+        outcome = sent(await dispatch(desk.app.view_model.gateway, Operator(MAIN), "sessions_send", arguments))
         assert outcome.refused
         assert outcome.sentence.startswith("sends stay within one gateway")
 

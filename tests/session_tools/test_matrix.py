@@ -16,9 +16,6 @@ from typing import Any
 import pytest
 
 from console.cli.parser import run as command_line
-from console.live.memory import Memory
-from console.live.view_model import ViewModel
-from console.operations import Operations
 from core.agents.port import AgentEvent, Reply, Turn
 from core.config.settings import AgentSettings, Settings
 from core.mcp import call as mcp_call
@@ -28,6 +25,7 @@ from core.model.keys import ChatType
 from core.model.messages import Usage, text_block
 from core.model.runs import RunRequest
 from core.model.sessions import Override, SessionQuery
+from core.multi import MultiGateway
 from core.rules.limits import ToolFilter
 from core.rules.policy import Match, Rule, SendPolicy
 from core.rules.ruleset import AgentRules, RuleSet
@@ -35,6 +33,7 @@ from core.rules.visibility import AgentToAgent, VisibilityRules
 from core.runtime.gateway import Runtime
 from core.store import sessions
 from core.store.database import Tx
+from core.tools.dispatch import dispatch
 from tests.support.runtimes import Agent, begin, call, running
 from tests.support.stores import create, say
 
@@ -249,8 +248,8 @@ async def by_tool(runtime: Runtime, caller: Place | None, tool: str, arguments: 
 
 async def by_console(runtime: Runtime, caller: Place | None, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Act in the console; the session that the operator acts for changes no right."""
-    operations = Operations(ViewModel(runtime, Memory(Path("/nowhere"))))
-    return await operations.call(tool, arguments, caller.key if caller is not None else None)
+    asking = Operator(caller.key if caller is not None else None)
+    return await dispatch(MultiGateway({"": runtime}), asking, tool, arguments)
 
 
 async def by_gateway(runtime: Runtime, caller: Place | None, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

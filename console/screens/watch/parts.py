@@ -1,5 +1,6 @@
 """The widgets of the watch screen, and what is where; the style sheet says how it fits on narrow and wide screens."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -62,15 +63,15 @@ class Parts:
         yield self.notice
         yield self.bottom
 
-    async def complete(self) -> None:
-        """Add the fields for writing."""
+    async def complete(self, submit: Callable[[str], None]) -> None:
+        """Add the fields for writing, and what sends a message."""
         from textual.widgets import Input
 
         self.filter = Input(placeholder="words of key, name, channel, state", id="filter", compact=True)
         self.find = Input(placeholder="words to find; ↵ older, esc closes", id="find", compact=True)
         await self._screen.mount(self.filter, before=self.sessions)
         await self._screen.mount(self.find, before=self.notice)
-        await self.main.add_composer()
+        await self.main.add_composer(submit)
 
     @property
     def panes(self) -> list[TranscriptPane]:

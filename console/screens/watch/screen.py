@@ -83,7 +83,7 @@ class WatchScreen(Screen[None]):
         """Add the fields for writing and the colours of code, once there is something to read."""
         from console.widgets.markdown_lines import load_colours
 
-        await self.parts.complete()
+        await self.parts.complete(self.writing.submit)
         self.writing.load()
         if self.writing.is_first_minute():
             self.writing.enter()
@@ -186,10 +186,6 @@ class WatchScreen(Screen[None]):
             self.parts.sessions.focus()
         elif event.input is self.parts.find:
             await self.transcript_commands.find_older(event.value)
-
-    def on_composer_submitted(self, event: "Composer.Submitted") -> None:
-        """Send what was written."""
-        self.writing.submit(event.text)
 
     def on_composer_changed(self, event: "Composer.Changed") -> None:
         """Keep what is being written."""

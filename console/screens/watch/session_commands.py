@@ -3,18 +3,16 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from console.live.rows import Row, runs_of
 from console.live.text.words import counted
-from console.operations import Doing, Outcome, SendOrder
+from console.operations import Doing, Order, Outcome, failed, load_dispatch, sent, spawned
 from console.screens.watch.open_sessions import OpenSessions
 from console.screens.watch.position import Duty, Position
 from core.gateway import Action as GatewayAction
+from core.model.access import Operator
 from core.model.errors import SwitchboardError
-
-if TYPE_CHECKING:
-    from console.screens.spawn import SpawnOrder
 
 WAIT_SECONDS: Final = 30.0
 """How long a send waits unless the operator says something else."""
@@ -29,8 +27,7 @@ class SessionCommands(Duty):
     def __init__(self, position: Position, open_sessions: OpenSessions) -> None:
         super().__init__(position)
         self._open_sessions = open_sessions
-        self._refused_send: SendOrder | None = None
-        self._refused_spawn: SpawnOrder | None = None
+        self._refused: dict[str, Order] = {}
 
     def do_send(self) -> None:
         """Ask for a message and send it."""
@@ -38,22 +35,11 @@ class SessionCommands(Duty):
 
         row = self._position.row
         to = row.session.key if row is not None else self._view_model.main_key
-        order = self._refused_send or SendOrder(to, "", wait_seconds=WAIT_SECONDS)
+        first = Order({"sessionKey": to, "message": "", "timeoutSeconds": WAIT_SECONDS})
+        order = self._refused.get("sessions_send", first)
         refusals = self._refusal_of("send"), self._refusal_of("exchange")
-        self._shell.push_screen(SendDialog(self._choices(), order, *refusals), self._send_ordered)
-
-    def _send_ordered(self, order: SendOrder | None) -> None:
-        self._refused_send = None
-        if order is None:
-            return
-
-        async def send() -> Outcome:
-            outcome = await self._shell.operations.send(order)
-            self._refused_send = order if outcome.refused else None
-            return outcome
-
-        self._parts.notice.say("sending …")
-        self._run(send(), go=order.to)
+        dialog = SendDialog(self._choices(), order, *refusals)
+        self._shell.push_screen(dialog, partial(self._ordered, "sessions_send", sent))
 
     def do_spawn(self) -> None:
         """Ask for a task and start a sub-agent."""
@@ -61,30 +47,39 @@ class SessionCommands(Duty):
         self._screen.run_worker(asking, group="dialog", exclusive=True)
 
     async def _ask_spawn(self) -> None:
-        from console.screens.spawn import SpawnDialog, SpawnOrder
+        from console.screens.spawn import SpawnDialog
 
         row = self._position.row
-        first = SpawnOrder({}, row.session.key if row is not None else None)
-        gateway = self._view_model.gateway.of(first.requester or "")
+        first = Order({}, row.session.key if row is not None else None)
+        gateway = self._view_model.gateway.of(first.acting_for or "")
         try:
             agents, models = await gateway.agents(), await gateway.models()
         except SwitchboardError as error:
             self._parts.notice.say(error.message, "error")
             return
-
-        async def spawn(order: SpawnOrder) -> Outcome:
-            outcome = await self._shell.operations.spawn(order.arguments, order.requester)
-            self._refused_spawn = order if outcome.refused else None
-            return outcome
-
-        def start(order: SpawnOrder | None) -> None:
-            self._refused_spawn = None
-            if order is not None:
-                self._run(spawn(order))
-
-        order = self._refused_spawn or first
+        order = self._refused.get("sessions_spawn", first)
         dialog = SpawnDialog(self._choices(), order, agents, models, self._refusal_of("spawn"))
-        await self._shell.push_screen(dialog, start)
+        await self._shell.push_screen(dialog, partial(self._ordered, "sessions_spawn", spawned))
+
+    def _ordered(self, tool: str, told: Callable[[dict[str, Any]], Outcome], order: Order | None) -> None:
+        """Have a tool do what a dialog asks for."""
+        self._refused.pop(tool, None)
+        if order is None:
+            return
+
+        async def call() -> Outcome:
+            dispatch, caller = await load_dispatch(), Operator(order.acting_for)
+            return told(await dispatch(self._view_model.gateway, caller, tool, order.arguments))
+
+        def done(outcome: Outcome) -> None:
+            if outcome.refused:
+                self._refused[tool] = order
+            if outcome.ok and "sessionKey" in order.arguments:
+                self._open_sessions.go_to(order.arguments["sessionKey"])
+
+        if tool == "sessions_send":
+            self._parts.notice.say("sending …")
+        self._run(call(), done)
 
     def do_policy(self) -> None:
         """Turn the send policy on."""
@@ -143,14 +138,16 @@ class SessionCommands(Duty):
 
         self._shell.push_screen(Confirm(title, text, [choice]), answered)
 
-    def _run(self, deed: Doing, go: str | None = None) -> None:
+    def _run(self, deed: Doing, done: Callable[[Outcome], object] = lambda _: None) -> None:
         """Do something in the background and say what came of it."""
 
         async def run() -> None:
-            outcome = await deed
+            try:
+                outcome = await deed
+            except (SwitchboardError, OSError) as error:
+                outcome = failed(error)
             self._parts.notice.say(outcome.sentence, outcome.tone)
-            if go is not None and outcome.ok:
-                self._open_sessions.go_to(go)
+            done(outcome)
 
         self._screen.run_worker(run(), group="deeds")
 

@@ -1,9 +1,11 @@
 """What is written in the composer: the draft of each session, and its way to the gateway."""
 
 from console.live.outgoing import Outgoing
-from console.operations import SendOrder
+from console.operations import failed, load_dispatch, sent
 from console.screens.watch.picture import DELETED
 from console.screens.watch.position import Duty, Position
+from core.model.access import OPERATOR
+from core.model.errors import SwitchboardError
 
 
 class Writing(Duty):
@@ -71,7 +73,11 @@ class Writing(Duty):
         async with self._outgoing.turn(key, text) as goes:
             if not goes:
                 return
-            outcome = await self._shell.operations.send(SendOrder(to, text))
+            dispatch, arguments = await load_dispatch(), {"sessionKey": to, "message": text, "timeoutSeconds": 0}
+            try:
+                outcome = sent(await dispatch(self._view_model.gateway, OPERATOR, "sessions_send", arguments))
+            except SwitchboardError as error:
+                outcome = failed(error)
             if not outcome.ok:
                 self._outgoing.refuse(key)
         self._parts.notice.say(outcome.sentence, outcome.tone)
