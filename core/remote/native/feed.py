@@ -5,7 +5,6 @@ comes twice because of that is passed over by its `rev`. Each beginning is a tur
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from core.event_stream import EventStream
@@ -13,20 +12,6 @@ from core.model.events import Cursor, DurableEvent, Event, Gap, Reloaded
 
 Wish = Literal["begin", "watch", "end"]
 """What a feed wants of its gateway: to be begun at its cursor, what it watches to be told, or to be ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The gateway's answer to the beginning of a feed.
-
-    Attributes:
-        cursor: Where it begins.
-        reset: The cursor that was asked for means nothing there: everything is to be read again.
-    """
-
-    store_id: str
-    cursor: Cursor
-    reset: bool
 
 
 class RemoteFeed(EventStream[Event]):
@@ -78,17 +63,22 @@ class RemoteFeed(EventStream[Event]):
         self._begun, self._early = False, []
         return self.turn
 
-    def begun(self, turn: int, answer: Begun) -> None:
-        """Take the answer, then what came before it."""
+    def begun(self, turn: int, store_id: str, cursor: Cursor, *, reset: bool) -> None:
+        """Take the gateway's answer to a beginning, then what came before it.
+
+        Args:
+            cursor: Where it begins.
+            reset: The cursor that was asked for means nothing there: everything is to be read again.
+        """
         if turn != self.turn:
             return
         is_first = not self._has_cursor
-        if answer.reset or (is_first and self._late):
+        if reset or (is_first and self._late):
             self._queue.clear()
             self.tell(Reloaded())
-        if answer.reset or is_first:
-            self._cursor, self._has_cursor = answer.cursor, True
-        self.store_id, self._begun, self._late = answer.store_id, True, False
+        if reset or is_first:
+            self._cursor, self._has_cursor = cursor, True
+        self.store_id, self._begun, self._late = store_id, True, False
         for events in self._early:
             self._put(events)
         self._early = []

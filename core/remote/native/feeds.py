@@ -9,7 +9,7 @@ from core.model.errors import SwitchboardError, Unavailable
 from core.model.events import ConnectionChanged, Cursor, Event
 from core.remote.hello import mapping
 from core.remote.link import Link
-from core.remote.native.feed import Begun, RemoteFeed, Wish
+from core.remote.native.feed import RemoteFeed, Wish
 from core.tasks import Tasks
 from core.wire import port
 from core.wire.codec import read_events
@@ -108,7 +108,7 @@ class RemoteFeeds:
             feed.missed()
             _log.warning("a feed could not be begun: %s", error.message)
             return
-        feed.begun(turn, Begun(store_id, cursor, answer.get("reset") is True))
+        feed.begun(turn, store_id, cursor, reset=answer.get("reset") is True)
         if {**_watched(feed)} != {"watch": params["watch"], "all": params["all"]}:
             self._do(feed, "watch")
 

@@ -4,11 +4,11 @@ What is asked for is asked again when the connection is lost meanwhile, and done
 from its cursor. While there is no connection, everything is refused at once, with the time of the next attempt.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from core.delegating import DelegatingGateway
 from core.gateway import Action, NativeTool
 from core.model.access import Caller
 from core.model.connection import Connection
@@ -18,27 +18,22 @@ from core.remote.hello import Hello, mapping
 from core.remote.link import Link
 from core.remote.native.feed import RemoteFeed
 from core.remote.native.feeds import RemoteFeeds
-from core.remote.native.reads import NativeReads
 from core.remote.native.requests import PortRequests
-from core.remote.native.writes import NativeWrites
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 from core.wire import port
 from core.wire.port import ACTION_SCOPES
 
 
-class NativeGateway(DelegatingGateway):
+class NativeGateway(PortRequests):
     """One of our own gateways, reached over a link.
 
     The link is its own from then on: it hears the link's events and closes it.
     """
 
     def __init__(self, link: Link) -> None:
-        self.link: Final = link
         self._feeds = RemoteFeeds(link, lambda: self.connection)
-        self._requests = PortRequests(link, self._feeds.opened)
-        self._reading = NativeReads(link, self._requests)
-        self._writing = NativeWrites(self._requests)
+        super().__init__(link, self._feeds.opened)
         link.on_up = self.up
         link.on_event = self._take
         link.on_change = lambda _: self._feeds.tell_connection()  # our own connection says more
@@ -52,11 +47,10 @@ class NativeGateway(DelegatingGateway):
             SwitchboardError: It cannot be made; the link is closed then.
         """
         gateway = cls(link)
-        try:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(gateway.close)
             await link.open()
-        except BaseException:
-            await gateway.close()
-            raise
+            stack.pop_all()
         return gateway
 
     async def close(self) -> None:
@@ -71,7 +65,7 @@ class NativeGateway(DelegatingGateway):
 
     async def up(self, hello: Hello) -> None:  # noqa: ARG002 - the gateway describes itself in our own words
         """Learn what the gateway says of itself, and begin all feeds; the link calls it after every introduction."""
-        self._requests.describe(await self.link.request(port.DESCRIBE, {}))
+        self.describe(await self.link.request(port.DESCRIBE, {}))
         await self._feeds.begin_each()
 
     # What the port asks for: standing facts
@@ -79,12 +73,12 @@ class NativeGateway(DelegatingGateway):
     @property
     def rules(self) -> RuleSet:
         """The rules in force there; the defaults until they were told."""
-        return self._requests.described.rules if self._requests.described is not None else RuleSet()
+        return self.described.rules if self.described is not None else RuleSet()
 
     @property
     def connection(self) -> Connection:
         """How the gateway is reached."""
-        connection, told = self.link.connection, self._requests.described
+        connection, told = self.link.connection, self.described
         if connection.state != "live" or told is None:
             return connection
         return replace(connection, state=told.state, detail=told.detail)
@@ -92,7 +86,7 @@ class NativeGateway(DelegatingGateway):
     @property
     def store_id(self) -> str | None:
         """The uuid of its store; None until it was told."""
-        return self._requests.described.store_id if self._requests.described is not None else None
+        return self.described.store_id if self.described is not None else None
 
     def now_ms(self) -> int:
         """Return the gateway's time in ms since the Unix epoch."""
@@ -100,9 +94,9 @@ class NativeGateway(DelegatingGateway):
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:  # noqa: ARG002 - one reason covers all
         """Return why an action is not possible now; None when it is."""
-        connection, told = self.connection, self._requests.described
+        connection, told = self.connection, self.described
         if not self.link.live or told is None:
-            return self._requests.not_connected()
+            return self.not_connected()
         if connection.scopes and ACTION_SCOPES[action] not in connection.scopes:
             may = "only read" if port.WRITE not in connection.scopes else "not do what is the owner's alone"
             return f"this connection may {may}: the gateway did not grant {ACTION_SCOPES[action]}"
@@ -110,7 +104,7 @@ class NativeGateway(DelegatingGateway):
 
     def unready(self) -> str | None:
         """Return why nothing reaches the gateway now; None when it is reached."""
-        return None if self.link.live and self._requests.described is not None else self._requests.not_connected()
+        return None if self.link.live and self.described is not None else self.not_connected()
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
         """Return the effective send policy of a session."""
@@ -120,7 +114,7 @@ class NativeGateway(DelegatingGateway):
         """Return the tool as the gateway runs it: there it goes on when this end is gone."""
 
         async def run(arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-            return await self._requests.run_tool(name, arguments, caller)
+            return await self.run_tool(name, arguments, caller)
 
         return run
 
@@ -130,16 +124,10 @@ class NativeGateway(DelegatingGateway):
 
     # Inside
 
-    async def _reads(self, ref: str | None) -> NativeReads:  # noqa: ARG002 - one gateway has them all
-        return self._reading
-
-    async def _writes(self, ref: str | None) -> NativeWrites:  # noqa: ARG002 - one gateway has them all
-        return self._writing
-
     def _take(self, name: str, payload: object) -> None:
         if name != port.EVENTS:
             return
         batch = mapping(payload)
         if "described" in batch:
-            self._requests.describe(batch["described"])
+            self.describe(batch["described"])
         self._feeds.take(batch)

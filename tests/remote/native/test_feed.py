@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from core.event_stream import QUEUE_EVENTS
 from core.model.connection import Connection
 from core.model.events import ConnectionChanged, Event, Gap, Reloaded, SessionGone
-from core.remote.native.feed import Begun, RemoteFeed, Wish
+from core.remote.native.feed import RemoteFeed, Wish
 
 
 def gone(rev: int) -> Event:
@@ -36,7 +36,7 @@ def test_what_comes_before_the_answer_waits_for_it() -> None:
     turn = feed.begin()
     feed.take(turn, [gone(3)])
     assert handed_out(feed) == []
-    feed.begun(turn, Begun("other store", 2, reset=True))
+    feed.begun(turn, "other store", 2, reset=True)
     assert handed_out(feed) == [Reloaded(), gone(3)]
     assert (feed.cursor, feed.store_id) == (3, "other store")
 
@@ -44,9 +44,9 @@ def test_what_comes_before_the_answer_waits_for_it() -> None:
 def test_only_the_newest_turn_counts() -> None:
     feed = feed_at(1)
     old, new = feed.begin(), feed.begin()
-    feed.begun(old, Begun("s", 99, reset=True))
+    feed.begun(old, "s", 99, reset=True)
     feed.take(old, [gone(2)])
-    feed.begun(new, Begun("s", 1, reset=False))
+    feed.begun(new, "s", 1, reset=False)
     feed.take(old, [gone(3)])
     feed.take(new, [gone(4)])
     assert handed_out(feed) == [gone(4)]
@@ -55,12 +55,12 @@ def test_only_the_newest_turn_counts() -> None:
 def test_what_was_queued_and_comes_again_is_handed_out_once() -> None:
     feed = feed_at(0)
     turn = feed.begin()
-    feed.begun(turn, Begun("s", 0, reset=False))
+    feed.begun(turn, "s", 0, reset=False)
     feed.take(turn, [gone(1), gone(2)])
     feed.tell(ConnectionChanged(Connection("lost")))
     again = feed.begin()
     assert feed.after == 0, "nothing was handed out yet"
-    feed.begun(again, Begun("s", 0, reset=False))
+    feed.begun(again, "s", 0, reset=False)
     feed.take(again, [gone(1), gone(2), gone(3)])
     assert handed_out(feed) == [gone(1), gone(2), ConnectionChanged(Connection("lost")), gone(3)]
 
@@ -68,10 +68,10 @@ def test_what_was_queued_and_comes_again_is_handed_out_once() -> None:
 def test_a_feed_that_could_not_begin_has_everything_read_again() -> None:
     feed = feed_at(None)
     feed.missed()
-    feed.begun(feed.begin(), Begun("s", 7, reset=False))
+    feed.begun(feed.begin(), "s", 7, reset=False)
     assert handed_out(feed) == [Reloaded()]
     prompt = feed_at(None)
-    prompt.begun(prompt.begin(), Begun("s", 7, reset=False))
+    prompt.begun(prompt.begin(), "s", 7, reset=False)
     assert (handed_out(prompt), prompt.cursor) == ([], 7)
 
 
@@ -79,7 +79,7 @@ async def test_a_full_feed_ends_at_a_gap_and_begins_again_when_it_was_read() -> 
     wishes: list[Wish] = []
     feed = feed_at(0, lambda _, wish: wishes.append(wish))
     turn = feed.begin()
-    feed.begun(turn, Begun("s", 0, reset=False))
+    feed.begun(turn, "s", 0, reset=False)
     for start in range(1, 3 * QUEUE_EVENTS, 64):
         feed.take(turn, [gone(rev) for rev in range(start, start + 64)])
     assert feed.pending == QUEUE_EVENTS + 1
@@ -96,7 +96,7 @@ async def test_a_full_feed_ends_at_a_gap_and_begins_again_when_it_was_read() -> 
     assert wishes == ["end", "begin"]
     assert (seen[-1], feed.cursor) == (Gap(), QUEUE_EVENTS)
     turn = feed.begin()
-    feed.begun(turn, Begun("s", feed.cursor, reset=False))
+    feed.begun(turn, "s", feed.cursor, reset=False)
     feed.take(turn, [gone(QUEUE_EVENTS + 1)])
     while seen[-1] != gone(QUEUE_EVENTS + 1):
         await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_whatever_happens_nothing_durable_is_missed_or_repeated(steps: list[str]
     feed = feed_at(0)
     newest, sent, seen = 0, 0, list[int]()
     turn = feed.begin()
-    feed.begun(turn, Begun("s", 0, reset=False))
+    feed.begun(turn, "s", 0, reset=False)
     for step in [*steps, "send", "read"]:
         if step == "write":
             newest += 1
@@ -124,5 +124,5 @@ def test_whatever_happens_nothing_durable_is_missed_or_repeated(steps: list[str]
             feed.take(turn, [gone(rev) for rev in range(sent + 1, newest + 1)][:1])
             turn = feed.begin()
             sent = feed.after or 0
-            feed.begun(turn, Begun("s", sent, reset=False))
+            feed.begun(turn, "s", sent, reset=False)
     assert seen == list(range(1, newest + 1))
