@@ -19,15 +19,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from core.gateway import Action, AgentInfo, Gateway
+from core.gateway import AgentInfo, Gateway
 from core.model.connection import ConnectionState
 from core.model.errors import Invalid
 from core.rules.ruleset import RuleSet
 from core.wire.codec import Codec, codec_of
-
-READ: Final = "operator.read"
-WRITE: Final = "operator.write"
-ADMIN: Final = "operator.admin"
+from core.wire.scopes import ADMIN, WRITE
 
 READS: Final = (
     "list_sessions",
@@ -44,33 +41,10 @@ READS: Final = (
     "deliveries",
     "transcript_path",
 )
-CHANGES: Final = {
-    "start_run": WRITE,
-    "abort": WRITE,
-    "patch": WRITE,
-    "create": WRITE,
-    "archive": ADMIN,
-    "reset": ADMIN,
-    "delete": ADMIN,
-    "append": ADMIN,
-    "retry_delivery": ADMIN,
-    "drop_delivery": ADMIN,
-}
+CHANGES: Final = dict.fromkeys(("start_run", "abort", "patch", "create"), WRITE) | dict.fromkeys(
+    ("archive", "reset", "delete", "append", "retry_delivery", "drop_delivery"), ADMIN
+)
 """The scope that each change needs; what only the owner may do inside one is the gateway's to check."""
-ACTION_SCOPES: Final[Mapping[Action, str]] = {
-    "send": WRITE,
-    "exchange": WRITE,
-    "spawn": WRITE,
-    "abort": WRITE,
-    "patch": WRITE,
-    "create": WRITE,
-    "archive": ADMIN,
-    "policy": ADMIN,
-    "reset": ADMIN,
-    "delete": ADMIN,
-    "append": ADMIN,
-    "deliver": ADMIN,
-}
 DESCRIBE: Final = "port.describe"
 SUBSCRIBE: Final = "port.subscribe"
 WATCH: Final = "port.watch"

@@ -5,12 +5,10 @@ from its cursor. While there is no connection, everything is refused at once, wi
 """
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from core.gateway import Action, NativeTool
-from core.model.access import Caller
 from core.model.connection import Connection
 from core.model.events import Cursor
 from core.model.sessions import Session
@@ -22,7 +20,7 @@ from core.remote.native.requests import PortRequests
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 from core.wire import port
-from core.wire.port import ACTION_SCOPES
+from core.wire.scopes import ACTION_SCOPES, WRITE
 
 
 class NativeGateway(PortRequests):
@@ -98,7 +96,7 @@ class NativeGateway(PortRequests):
         if not self.link.live or told is None:
             return self.not_connected()
         if connection.scopes and ACTION_SCOPES[action] not in connection.scopes:
-            may = "only read" if port.WRITE not in connection.scopes else "not do what is the owner's alone"
+            may = "only read" if WRITE not in connection.scopes else "not do what is the owner's alone"
             return f"this connection may {may}: the gateway did not grant {ACTION_SCOPES[action]}"
         return told.refusals.get(action)
 
@@ -112,11 +110,7 @@ class NativeGateway(PortRequests):
 
     def native_tool(self, name: str) -> NativeTool | None:
         """Return the tool as the gateway runs it: there it goes on when this end is gone."""
-
-        async def run(arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-            return await self.run_tool(name, arguments, caller)
-
-        return run
+        return partial(self.run_tool, name)
 
     def subscribe(self, after: Cursor | None = None) -> RemoteFeed:
         """Hear of every durable change from now on, or of everything since a cursor; reads that follow wait for it."""

@@ -16,13 +16,13 @@ from core.model.access import Scope
 from core.model.connection import Connection
 from core.model.errors import NotFound, SwitchboardError, Unavailable
 from core.model.events import ConnectionChanged, Delta, Reloaded
-from core.model.keys import parse, quoted
+from core.model.keys import quoted
 from core.model.runs import Run, RunState
 from core.model.sessions import Session
 from core.model.wrappers import unwrapped
 from core.remote.hello import Hello, mapping, strings
 from core.remote.link import Link
-from core.remote.openclaw.dialect import ADMIN, LIST, READ, WRITE, list_params, row_of
+from core.remote.openclaw.dialect import LIST, list_params, row_of
 from core.remote.openclaw.features import Features
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.index import Said, SessionIndex
@@ -34,6 +34,7 @@ from core.remote.refusal import RequestNotTaken
 from core.rules.policy import PolicyDecision, decide
 from core.rules.ruleset import RuleSet
 from core.tasks import Tasks
+from core.wire.scopes import ADMIN, READ, WRITE
 
 PAGE: Final = 200
 LIST_SECONDS: Final = 120.0
@@ -378,11 +379,6 @@ def _at_work(rows: list[Mapping[str, Any]]) -> dict[str, str]:
     return {
         key: run_ids[0] for row in rows if (key := text(row, "key")) and (run_ids := strings(row.get("activeRunIds")))
     }
-
-
-def is_main(key: str) -> bool:
-    """Whether a key is that of an agent's main session."""
-    return parse(key).kind == "main"
 
 
 def _model(row: Mapping[str, Any]) -> str:

@@ -5,9 +5,6 @@ from typing import Any, Final
 
 from core.remote.openclaw.features import Features
 
-ADMIN: Final = "operator.admin"
-READ: Final = "operator.read"
-WRITE: Final = "operator.write"
 LIST: Final = "sessions.list"
 HISTORY: Final = "chat.history"
 HISTORY_LIMIT: Final = 1000

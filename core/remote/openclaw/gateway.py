@@ -1,7 +1,6 @@
 """The port over OpenClaw's own protocol, all generations of it (protocol#openclaw)."""
 
-from core.delegating import DelegatingGateway
-from core.gateway import Action, NativeTool
+from core.gateway import NativeTool
 from core.model.connection import Connection
 from core.model.events import Cursor
 from core.model.sessions import Session
@@ -9,7 +8,6 @@ from core.remote.link import Link
 from core.remote.openclaw.cache import GatewayCache
 from core.remote.openclaw.feed import HubFeed
 from core.remote.openclaw.reads import OpenClawReads
-from core.remote.openclaw.refusals import Refusals
 from core.remote.openclaw.tools import Tools
 from core.remote.openclaw.writes import OpenClawWrites
 from core.remote.profile import Profile
@@ -17,7 +15,7 @@ from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 
 
-class OpenClawGateway(DelegatingGateway):
+class OpenClawGateway(OpenClawReads, OpenClawWrites):
     """An OpenClaw gateway; see `core.gateway.Gateway`.
 
     Args:
@@ -28,9 +26,6 @@ class OpenClawGateway(DelegatingGateway):
         self._link = link
         self._known = GatewayCache(link)
         self._tools = Tools(self, self._known, profile)
-        self._refusals = Refusals(self._known, self._tools)
-        self._reading = OpenClawReads(self._known)
-        self._writing = OpenClawWrites(self._known, self._refusals)
 
     @property
     def rules(self) -> RuleSet:
@@ -45,10 +40,6 @@ class OpenClawGateway(DelegatingGateway):
     def now_ms(self) -> int:
         """Return the gateway's time in ms since the Unix epoch."""
         return self._link.now_ms()
-
-    def refusal(self, action: Action, key: str | None = None) -> str | None:
-        """Return why an action is not possible here, in one sentence; None when it is."""
-        return self._refusals.reason(action, key)
 
     def unready(self) -> str | None:
         """Return why nothing reaches the gateway now; None when it is reached."""
@@ -69,9 +60,3 @@ class OpenClawGateway(DelegatingGateway):
     async def close(self) -> None:
         """End the connection and all feeds."""
         await self._known.close()
-
-    async def _reads(self, ref: str | None) -> OpenClawReads:  # noqa: ARG002 - one gateway has them all
-        return self._reading
-
-    async def _writes(self, ref: str | None) -> OpenClawWrites:  # noqa: ARG002 - one gateway has them all
-        return self._writing

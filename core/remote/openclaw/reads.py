@@ -17,22 +17,15 @@ from core.remote.openclaw.rows import rows_of, text, whole
 
 
 class OpenClawReads:
-    """The reads of a gateway; see `core.gateway.Reads`."""
+    """The reads of an `OpenClawGateway`; see `core.gateway.Reads`."""
 
-    def __init__(self, known: GatewayCache) -> None:
-        self._known = known
+    _known: GatewayCache
 
     async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
-        """Return sessions, newest first."""
         await self._known.ready()
         return self._known.index.page(query, scope)
 
     async def get_session(self, ref: str, scope: Scope) -> Session:
-        """Return one session by canonical key or by session id.
-
-        Raises:
-            NotFound: There is none in this scope.
-        """
         await self._known.ready()
         session = self._known.find(ref, scope)
         if self._known.hub.wants(session.key) and self._known.follower.get(session.key) is None:
@@ -88,12 +81,10 @@ class OpenClawReads:
         return SearchHits(found[:limit], answer.unsearched)
 
     async def agents(self) -> list[AgentInfo]:
-        """Return the configured agents, the default one first."""
         await self._known.ready()
         return list(self._known.agents)
 
     async def models(self) -> list[ModelInfo]:
-        """Return the models that sessions and spawns may name."""
         found: dict[str, ModelInfo] = {}
         for params in self._known.for_each_agent("models.list"):
             answer = await self._known.features.ask("models.list", params, again=True)

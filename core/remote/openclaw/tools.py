@@ -1,6 +1,7 @@
 """Session tools that an OpenClaw gateway runs itself, where its owner opened them to calls over the wire."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from core.gateway import Gateway, NativeTool
@@ -53,11 +54,7 @@ class Tools:
         """Return a tool that the gateway runs itself, None for one that runs here."""
         if name not in NATIVE or not self.open(name):
             return None
-
-        async def call(arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-            return await self._call(name, arguments, caller)
-
-        return call
+        return partial(self._call, name)
 
     async def _call(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         session = caller.acting_for if isinstance(caller, Operator) else caller.key

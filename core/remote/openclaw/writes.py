@@ -1,8 +1,9 @@
-"""What is changed at an OpenClaw gateway."""
+"""What is changed at an OpenClaw gateway, and what is not possible there."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from core.gateway import Action
 from core.model.access import ALL, Caller, Operator
 from core.model.commands import parse_command
 from core.model.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
@@ -15,24 +16,24 @@ from core.model.sessions import NewSession, Override, Session, SessionPatch
 from core.remote.hello import mapping, strings
 from core.remote.openclaw.cache import GatewayCache
 from core.remote.openclaw.commands import THEIRS, carry_out
-from core.remote.openclaw.refusals import Refusals
+from core.remote.openclaw.dialect import LIST
 from core.remote.openclaw.rows import text
-from core.remote.openclaw.tools import how_to_open
+from core.remote.openclaw.tools import Tools, how_to_open
 from core.wire.errors import SEND_BLOCKED
+from core.wire.scopes import ACTION_SCOPES, WRITE
 
 SEND_SECONDS: Final = 60.0
 
 
 class OpenClawWrites:
-    """The writes of a gateway; see `core.gateway.Writes`."""
+    """The writes of an `OpenClawGateway`, and what is not possible there; see `core.gateway.Writes`."""
 
-    def __init__(self, known: GatewayCache, refusals: Refusals) -> None:
-        self._known = known
-        self._refusals = refusals
+    _known: GatewayCache
+    _tools: Tools
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
         """Have a message accepted; it is the gateway's from then on."""
-        self._refusals.check("spawn" if request.spawn is not None else "send")
+        self._check("spawn" if request.spawn is not None else "send")
         if request.spawn is not None:
             raise Unavailable(how_to_open("sessions_spawn"))
         await self._known.ready()
@@ -41,7 +42,7 @@ class OpenClawWrites:
         key = session.key if session is not None else request.target
         command = parse_command(request.message) if request.provenance is None else None
         if command is not None and command.name not in THEIRS and session is not None:
-            return await carry_out(self, session, command, caller, run_id, self._refusals.reason("spawn"))
+            return await carry_out(self, session, command, caller, run_id, self.refusal("spawn"))
         answer = await self._hand_over(request, session, key, run_id)
         run_id = text(answer, "runId") or run_id
         session_id = session.session_id if session is not None else ""
@@ -53,7 +54,7 @@ class OpenClawWrites:
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:  # noqa: ARG002
         """Stop what runs in a session; without a run id the sub-agents that it spawned too."""
-        self._refusals.check("abort")
+        self._check("abort")
         session = self._known.find(ref, ALL)
         params: dict[str, Any] = {"sessionKey": session.key} | ({"runId": run_id} if run_id else {})
         answer = await self._known.features.ask("chat.abort", params, again=True)
@@ -78,7 +79,7 @@ class OpenClawWrites:
         unknown = fields.keys() - {"label", "model", "thinkingLevel", "verboseLevel", "sendPolicy"}
         if unknown:
             raise Invalid(f"a session has no field {quoted(min(unknown))} that can be changed")
-        self._refusals.check("policy" if "sendPolicy" in fields else "patch")
+        self._check("policy" if "sendPolicy" in fields else "patch")
         if "sendPolicy" in fields and not (isinstance(caller, Operator) and caller.owner):
             raise Forbidden("only the owner may change the send policy of a session", ("owner",))
         session = self._known.find(ref, ALL)
@@ -97,7 +98,7 @@ class OpenClawWrites:
 
     async def reset(self, ref: str, caller: Caller) -> Session:  # noqa: ARG002
         """Give the session an empty transcript."""
-        self._refusals.check("reset")
+        self._check("reset")
         session = self._known.find(ref, ALL)
         if session.status == "running":
             raise Conflict("a run of this session is not over: abort it first")
@@ -108,7 +109,7 @@ class OpenClawWrites:
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:  # noqa: ARG002
         """Take a session out of the list, or bring it back."""
-        self._refusals.check("archive")
+        self._check("archive")
         session = self._known.find(ref, ALL)
 
         def params() -> dict[str, Any]:
@@ -120,7 +121,7 @@ class OpenClawWrites:
 
     async def create(self, new: NewSession, caller: Caller) -> Session:
         """Make a session without a message."""
-        self._refusals.check("create")
+        self._check("create")
         if not isinstance(caller, Operator):
             raise Forbidden("only the operator creates sessions", ("operator",))
         if new.origin is not None:
@@ -145,14 +146,14 @@ class OpenClawWrites:
     async def delete(self, ref: str, caller: Caller) -> None:  # noqa: ARG002
         """Remove a session for good."""
         session = self._known.find(ref, ALL)
-        self._refusals.check("delete", session.key)
+        self._check("delete", session.key)
         await self._known.features.ask("sessions.delete", {"key": session.key}, again=True)
         self._known.follower.forget(session.key)
         self._known.index.remove(session.key)
 
     async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:  # noqa: ARG002
         """Append a message without a run; these gateways take what an agent might have said, and nothing else."""
-        self._refusals.check("append")
+        self._check("append")
         if draft.role != "assistant":
             raise Unavailable("this gateway appends messages as its agent's only: send it instead")
         session = self._known.find(ref, ALL)
@@ -166,11 +167,54 @@ class OpenClawWrites:
 
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:  # noqa: ARG002
         """Refuse: these gateways keep their deliveries to themselves."""
-        raise Unavailable(self._refusals.reason("deliver") or "this gateway keeps its deliveries to itself")
+        raise Unavailable(self.refusal("deliver") or "this gateway keeps its deliveries to itself")
 
     async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
         """Refuse, as `retry_delivery` does."""
         return await self.retry_delivery(delivery_id, caller)
+
+    def refusal(self, action: Action, key: str | None = None) -> str | None:
+        """Return why an action is not possible here, in one sentence; None when it is."""
+        if (unready := self._known.unready()) is not None:
+            return unready
+        needed = self._needed(action)
+        if not self._known.may(needed):
+            return f"this connection may not do that: the gateway did not grant it {needed}"
+        if action == "spawn" and not self._tools.open("sessions_spawn"):
+            return how_to_open("sessions_spawn")
+        if action == "exchange" and not self._tools.open("sessions_send"):
+            return f"only the first run of such a send happens here: {how_to_open('sessions_send')}"
+        if action == "archive" and not self._archives():
+            return "this gateway cannot archive sessions: reset or delete them instead"
+        if action == "deliver":
+            return "this gateway keeps its deliveries to itself: they cannot be listed or tried again from here"
+        if action == "delete" and key is not None and parse(key).kind == "main":
+            return "the main session of an agent cannot be deleted: reset it instead"
+        return None
+
+    def _check(self, action: Action, key: str | None = None) -> None:
+        """Let an action pass, as far as is known.
+
+        Raises:
+            Forbidden: The connection was not granted what it needs.
+            Unavailable: It is not possible here.
+        """
+        reason = self.refusal(action, key)
+        if reason is None:
+            return
+        if self._known.link.live and not self._known.may(self._needed(action)):
+            raise Forbidden(reason, (self._needed(action),))
+        raise Unavailable(reason)
+
+    def _needed(self, action: Action) -> str:
+        """Return the scope that an action needs; some gateways want more for a change than others."""
+        if action == "archive":
+            return WRITE
+        return (self._known.features.needs("sessions.patch") if action == "patch" else None) or ACTION_SCOPES[action]
+
+    def _archives(self) -> bool:
+        """Whether sessions can be archived, and be found again."""
+        return self._known.features.takes("sessions.patch", "archived") and self._known.features.takes(LIST, "archived")
 
     def _target(self, request: RunRequest) -> Session | None:
         """Return the session that a message is for, None for one that it makes.

@@ -17,7 +17,8 @@ from core.server.run_tool import scope_of
 from core.wire import port
 from core.wire.codec import CALLER
 from core.wire.frames import MAX_FRAME, RawJson, encode
-from core.wire.port import DESCRIBED, READ, Call, Described
+from core.wire.port import DESCRIBED, Call, Described
+from core.wire.scopes import READ
 
 _Change = Callable[[], Awaitable[RawJson]]
 _MANY_ROWS: Final = 500
