@@ -1,7 +1,8 @@
-"""Background tasks with an owner: they end with it, and what breaks one of them is told."""
+"""Background tasks with an owner: they end with it, and what breaks one of them is told; and several in a race."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 
@@ -45,3 +46,15 @@ class Tasks:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)
+
+
+@contextlib.asynccontextmanager
+async def racing(*work: Coroutine[Any, Any, Any]) -> AsyncGenerator[tuple[asyncio.Task[Any], ...]]:
+    """Do several things at once, give their tasks when the first one is over, and cancel all with the block."""
+    tasks = tuple(asyncio.get_running_loop().create_task(each) for each in work)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from core.clock import Clock
 from core.delegating import DelegatingGateway
@@ -12,9 +12,7 @@ from core.gateway import Action, Feed, Gateway, NativeTool
 from core.model.connection import Connection
 from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged, Cursor, Event, Reloaded
-from core.model.sessions import (
-    Session,
-)
+from core.model.sessions import Session
 from core.remote.credentials import ProfilePassport
 from core.remote.hello import Hello, HelloRequest
 from core.remote.link import Link
@@ -23,6 +21,10 @@ from core.remote.websocket import dialer
 from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 from core.wire.frames import NATIVE
+
+if TYPE_CHECKING:
+    from core.remote.native.gateway import NativeGateway
+    from core.remote.openclaw.gateway import OpenClawGateway
 
 CAPS: Final = ("tool-events", NATIVE)
 """What we understand: a gateway of ours then tells its events in the port's own words."""
@@ -52,7 +54,7 @@ class RemoteGateway(DelegatingGateway):
     def __init__(self, link: Link, profile: Profile) -> None:
         self._link = link
         self._profile = profile
-        self._inner: Gateway | None = None
+        self._inner: NativeGateway | OpenClawGateway | None = None
         self._native: bool | None = None
         self._catch_up: Callable[[Hello], Awaitable[None]] = link.on_up
         self._feeds: list[_LateFeed] = []
@@ -75,13 +77,7 @@ class RemoteGateway(DelegatingGateway):
         """End the connection and all feeds."""
         for feed in list(self._feeds):
             feed.close()
-        from core.remote.native.gateway import NativeGateway
-        from core.remote.openclaw.gateway import OpenClawGateway
-
-        if isinstance(self._inner, NativeGateway | OpenClawGateway):
-            await self._inner.close()
-        else:
-            await self._link.close()
+        await (self._inner or self._link).close()
 
     # The port
 

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Protocol, cast
 
@@ -97,25 +97,21 @@ class Hello:
 
     Attributes:
         version: Of its program, empty when it does not say.
-        methods: What it names; gateways answer more than they name.
         scopes: What this connection may do; None when it does not say.
         tick: Seconds between two signs of life.
         boot_id: Of this start of its program; None when it does not say.
         uptime_ms: How long its program runs; None when it does not say.
         device_token: What this device may give instead of the gateway's token from now on.
-        payload: All of it.
     """
 
     protocol: int
     version: str
-    methods: frozenset[str]
     capabilities: frozenset[str]
     scopes: tuple[str, ...] | None
     tick: float
     device_token: str | None
     boot_id: str | None
     uptime_ms: float | None
-    payload: Mapping[str, Any] = field(repr=False)
 
     @property
     def native(self) -> bool:
@@ -139,14 +135,12 @@ class Hello:
         return cls(
             protocol=protocol if isinstance(protocol, int) else max(PROTOCOLS),
             version=_words(mapping(data.get("server")).get("version")),
-            methods=frozenset(strings(features.get("methods"))),
             capabilities=frozenset(strings(features.get("capabilities"))),
             scopes=None if scopes is None else tuple(strings(scopes)),
             tick=seconds if 0 < seconds <= MAX_TICK else DEFAULT_TICK,
             device_token=token if isinstance(token, str) and token else None,
             boot_id=boot if isinstance(boot, str) and boot else None,
             uptime_ms=up if isinstance(up, int | float) and not isinstance(up, bool) and up >= 0 else None,
-            payload=data,
         )
 
 

@@ -22,7 +22,7 @@ from core.model.connection import Connection, ConnectionState
 from core.model.errors import Forbidden, Invalid, SwitchboardError, Unauthorized, Unavailable
 from core.remote.hello import DEFAULT_TICK, Hello, HelloRequest, mapping
 from core.remote.refusal import SLOW_SECONDS, GatewayRefused, RequestNotTaken, not_understood, refused_by, unreachable
-from core.tasks import Tasks
+from core.tasks import Tasks, racing
 from core.wire.errors import from_wire
 from core.wire.frames import CLOSE_NORMAL, BadFrame, EventFrame, Request, Response, parse, request
 from core.wire.transport import FrameTooLong, Transport
@@ -49,14 +49,13 @@ class Link:
         hello: What we say of ourselves.
         name: Of the profile, for sentences.
         address: URL without secrets.
+        handshake: Seconds that the other end may take to greet.
 
     Attributes:
         on_event: Told of every event in the order it came, by name and payload.
         on_change: Told of every change of `connection` but `heard_at`.
         on_up: Awaited after every introduction, before the connection counts as live; requests work inside.
         on_gap: Told when frames are missing: what was told meanwhile must be read again.
-        read_error: Turns the error of a refused request into ours.
-        handshake: Seconds that the other end may take to greet.
     """
 
     def __init__(
@@ -65,20 +64,18 @@ class Link:
         hello: HelloRequest,
         *,
         clock: Clock,
-        on_event: Callable[[str, Any], None] | None = None,
-        on_change: Callable[[Connection], None] | None = None,
         name: str = "",
         address: str = "local",
+        handshake: float = HANDSHAKE_SECONDS,
     ) -> None:
-        self.on_event: Callable[[str, Any], None] = on_event or _ignore_event
-        self.on_change: Callable[[Connection], None] = on_change or _ignore_change
+        self.on_event: Callable[[str, Any], None] = lambda _name, _payload: None
+        self.on_change: Callable[[Connection], None] = lambda _connection: None
         self.on_up: Callable[[Hello], Awaitable[None]] = _ignore_up
-        self.on_gap: Callable[[], None] = _ignore_gap
-        self.read_error: Callable[[object], SwitchboardError] = from_wire
+        self.on_gap: Callable[[], None] = lambda: None
         self.clock: Final = clock
         self.hello: Hello | None = None
         self.offset_ms = 0
-        self.handshake = HANDSHAKE_SECONDS
+        self._handshake = handshake
         self._dial = dial
         self._hello = hello
         self._connection = Connection("connecting", name=name, address=address)
@@ -155,24 +152,18 @@ class Link:
         """
         if not again and not self.live:
             raise self._error()
-        asking = asyncio.ensure_future(self._ask_again(method, params) if again else self._ask(method, params))
-        alarm = asyncio.ensure_future(self.clock.sleep(timeout))
-        try:
-            await asyncio.wait((asking, alarm), return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                answer = asking.result()
-            elif self.live:
-                raise Unavailable(f"{self._where} did not answer {method} within {timeout:g} s")
-            else:
-                raise self._error()
-        except _Broken:
-            raise Unavailable(f"the connection to {self._where} was lost before {method} was answered") from None
-        finally:
-            for task in (asking, alarm):
-                task.cancel()
+        asked = self._ask_again(method, params) if again else self._ask(method, params)
+        async with racing(asked, self.clock.sleep(timeout)) as (asking, _):
+            if not asking.done():
+                silent = Unavailable(f"{self._where} did not answer {method} within {timeout:g} s")
+                raise silent if self.live else self._error()
+            try:
+                answer: Response = asking.result()
+            except _Broken:
+                raise Unavailable(f"the connection to {self._where} was lost before {method} was answered") from None
         if answer.ok:
             return answer.payload
-        raise self.read_error(answer.error)
+        raise from_wire(answer.error)
 
     async def close(self) -> None:
         """End the connection for good; what waits for an answer fails."""
@@ -233,20 +224,13 @@ class Link:
         state: ConnectionState = "refused" if refused.final else "lost" if self._was_live else "connecting"
         self._hurry.clear()
         self._set(state, refused.error.message, retry_at=retry_at)
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        waits: list[asyncio.Future[Any]] = [hurry]
-        if seconds is not None:
-            waits.append(asyncio.ensure_future(self.clock.sleep(seconds)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
+        async with racing(self._hurry.wait(), *([self.clock.sleep(seconds)] if seconds is not None else [])):
+            pass
 
     async def _live_once(self) -> None:
         """Dial, introduce ourselves, and return when the connection has ended."""
         self._transport = transport = await self._dial()
-        self._seq, self._tick = None, self.handshake / 2
+        self._seq, self._tick = None, self._handshake / 2
         self._heard = self.clock.monotonic()
         self._challenge = asyncio.get_running_loop().create_future()
         reading = asyncio.ensure_future(self._read(transport))
@@ -424,17 +408,5 @@ class Link:
         self.on_change(self.connection)
 
 
-def _ignore_event(name: str, payload: object) -> None:
-    del name, payload
-
-
-def _ignore_change(connection: Connection) -> None:
-    del connection
-
-
-async def _ignore_up(hello: Hello) -> None:
-    del hello
-
-
-def _ignore_gap() -> None:
+async def _ignore_up(_hello: Hello) -> None:
     pass

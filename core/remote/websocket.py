@@ -5,6 +5,7 @@ import hashlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from core.model.errors import Invalid, Unavailable
@@ -55,11 +56,7 @@ class ClientWebSocket:
 
 def dialer(profile: Profile) -> Callable[[], Awaitable[Transport]]:
     """Return what makes connections to a gateway."""
-
-    async def dial() -> Transport:
-        return await _dial(profile)
-
-    return dial
+    return partial(_dial, profile)
 
 
 async def _dial(profile: Profile) -> Transport:

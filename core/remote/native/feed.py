@@ -38,7 +38,7 @@ class RemoteFeed(EventStream[Event]):
         self._has_cursor = cursor is not None
         self._late = False
         self._begun = False
-        self._early: list[list[Event]] = []
+        self._early: list[Event] = []
 
     @property
     def after(self) -> Cursor | None:
@@ -79,8 +79,8 @@ class RemoteFeed(EventStream[Event]):
         if reset or is_first:
             self._cursor, self._has_cursor = cursor, True
         self.store_id, self._begun, self._late = store_id, True, False
-        for events in self._early:
-            self._put(events)
+        for event in self._early:
+            self.put(event)
         self._early = []
 
     def missed(self) -> None:
@@ -91,12 +91,9 @@ class RemoteFeed(EventStream[Event]):
         """Take a batch from the gateway; one of an earlier turn is passed over."""
         if turn != self.turn:
             return
-        if self._begun:
-            self._put(events)
-        else:
-            self._early.append(events)
-
-    def _put(self, events: list[Event]) -> None:
+        if not self._begun:
+            self._early += events
+            return
         for event in events:
             self.put(event)
 

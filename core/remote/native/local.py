@@ -24,10 +24,7 @@ async def attach(state: Path, clock: Clock | None = None) -> NativeGateway:
     Raises:
         Unavailable: Nobody answers there.
     """
-    clock = clock or SystemClock()
-    link = Link(lambda: dial(state), HelloRequest(caps=(NATIVE,)), clock=clock)
-    link.handshake = HANDSHAKE_SECONDS
-    return await NativeGateway.open(link)
+    return await NativeGateway.open(_link(state, HelloRequest(caps=(NATIVE,)), clock or SystemClock()))
 
 
 async def dial(state: Path) -> Transport:
@@ -48,10 +45,13 @@ async def asking(state: Path) -> AsyncGenerator[Link]:
     Raises:
         Unavailable: Nobody answers there.
     """
-    link = Link(lambda: dial(state), HelloRequest(), clock=SystemClock())
-    link.handshake = HANDSHAKE_SECONDS
+    link = _link(state, HelloRequest(), SystemClock())
     try:
         await link.open()
         yield link
     finally:
         await link.close()
+
+
+def _link(state: Path, hello: HelloRequest, clock: Clock) -> Link:
+    return Link(lambda: dial(state), hello, clock=clock, handshake=HANDSHAKE_SECONDS)

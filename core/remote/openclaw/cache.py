@@ -8,7 +8,7 @@ transcripts that somebody watches are read on from where they ended.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from core.gateway import AgentInfo
@@ -70,7 +70,7 @@ class GatewayCache:
         self.hub: Final = OpenClawHub(link.clock.now_ms(), self._partial, self._watch)
         self.index: Final = SessionIndex(self.hub)
         self.live: Final = Live(
-            self.hub, link.clock, link.now_ms, self.index.run_changed, self._run_ended, self._last_words
+            self.hub, link.clock, link.now_ms, self.index.run_changed, self._tell_end, self._last_words
         )
         self.follower: Final = Follower(self.features, self.hub, self._moved, self.live.committed)
         self._loaded = False
@@ -293,8 +293,8 @@ class GatewayCache:
         if self.follower.get(key) is not None and self.link.live:
             self.follower.hint(key)
 
-    def _partial(self, key: str | None) -> list[Delta]:
-        return list(self.live.partial(key))
+    def _partial(self, key: str | None) -> Iterable[Delta]:
+        return self.live.partial(key)
 
     def _moved(self, cached: TranscriptCache) -> None:
         session = self.index.rows.get(cached.key)
@@ -304,9 +304,6 @@ class GatewayCache:
             self.index.put(session._replace(session_id=name, **places))
 
     # Runs
-
-    def _run_ended(self, run: Run) -> None:
-        self._tasks.spawn(self._tell_end(run))
 
     async def _tell_end(self, run: Run) -> None:
         try:

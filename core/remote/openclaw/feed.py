@@ -19,8 +19,8 @@ class OpenClawHub:
         self, first: Cursor, partial: Callable[[str | None], Iterable[Delta]], watched: Callable[[str], None]
     ) -> None:
         self.rev = first
-        self._partial = partial
-        self._watched = watched
+        self.partial = partial
+        self.watched = watched
         self._feeds: list[HubFeed] = []
 
     def next(self) -> Cursor:
@@ -44,7 +44,7 @@ class OpenClawHub:
 
     def subscribe(self, after: Cursor | None) -> "HubFeed":
         """Add a subscriber; one that comes from an earlier place reads everything again."""
-        feed = HubFeed(self.rev, self._partial, self._watched, self._feeds.remove)
+        feed = HubFeed(self, self._feeds.remove)
         self._feeds.append(feed)
         if after is not None and after != self.rev:
             feed.put(Reloaded())
@@ -59,24 +59,17 @@ class OpenClawHub:
 class HubFeed(EventStream[Event]):
     """One subscriber's stream, which has everything read again when it has missed something."""
 
-    def __init__(
-        self,
-        cursor: Cursor,
-        partial: Callable[[str | None], Iterable[Delta]],
-        watched: Callable[[str], None],
-        leave: Callable[["HubFeed"], None],
-    ) -> None:
-        super().__init__(cursor, leave)
-        self._partial = partial
-        self._on_watch = watched
+    def __init__(self, hub: OpenClawHub, leave: Callable[["HubFeed"], None]) -> None:
+        super().__init__(hub.rev, leave)
+        self._hub = hub
 
     def watch(self, key: str | None) -> None:
         """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
-        told = [delta for delta in self._partial(key) if not self.wants(delta.key)]
+        told = [delta for delta in self._hub.partial(key) if not self.wants(delta.key)]
         is_new = key not in self.watched
         self.watched.add(key)
         if key is not None and is_new:
-            self._on_watch(key)
+            self._hub.watched(key)
         for delta in told:
             self.put(delta)
 

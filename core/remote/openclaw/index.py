@@ -5,18 +5,10 @@ from typing import Any, NamedTuple
 
 from core.model.access import Agents, All, One, Scope, Tree
 from core.model.events import Cursor, SessionChanged, SessionGone
-from core.model.runs import Run, RunState
+from core.model.runs import Run
 from core.model.sessions import Session, SessionPage, SessionQuery
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.rows import preview, read_row, settled, text
-
-
-class _End(NamedTuple):
-    """How the last run of a session ended, as it was heard."""
-
-    state: RunState
-    error: str | None
-    at: int
 
 
 class Said(NamedTuple):
@@ -46,7 +38,7 @@ class SessionIndex:
         self.default_agent = "main"
         self._hub = hub
         self._running: dict[str, Run] = {}
-        self._ends: dict[str, _End] = {}
+        self._ends: dict[str, Run] = {}
 
     def replace(self, rows: Iterable[Mapping[str, Any]], since: Cursor, now_ms: int) -> None:
         """Take a whole list, and tell of what differs from what was known.
@@ -113,7 +105,7 @@ class SessionIndex:
             self._running[run.key] = run
         else:
             self._no_longer(run)
-            self._ends[run.key] = _End(run.state, run.error, run.ended_at or 0)
+            self._ends[run.key] = run
         session = self.rows.get(run.key)
         if session is not None:
             self.put(session if run.live else session._replace(error=run.error, status=run.state))
@@ -190,7 +182,7 @@ class SessionIndex:
         if end is None:
             return session if session.status == "error" else session._replace(error=None)
         outranked = session.status == "running" or (end.state == "aborted" and session.status is not None)
-        if outranked and (session.started_at or 0) <= end.at:  # some rows call an abort a timeout
+        if outranked and (session.started_at or 0) <= (end.ended_at or 0):  # some rows call an abort a timeout
             return session._replace(status=end.state, error=end.error)
         return session._replace(error=end.error if session.status == "error" else None)
 

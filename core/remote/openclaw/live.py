@@ -9,8 +9,8 @@ the run at work, which took it in, has ended.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core.clock import Clock
@@ -56,6 +56,7 @@ class _Words:
         return self.said[self.done :].lstrip("\n")
 
 
+@dataclass(slots=True)
 class Live:
     """What runs.
 
@@ -69,30 +70,21 @@ class Live:
         replies: Last words of runs that ended, by id.
     """
 
-    def __init__(
-        self,
-        hub: OpenClawHub,
-        clock: Clock,
-        now_ms: Callable[[], int],
-        changed: Callable[[Run], None],
-        ended: Callable[[Run], None],
-        recall: Callable[[Run], Awaitable[str]],
-    ) -> None:
-        self.replies: OrderedDict[str, str] = OrderedDict()
-        self._hub = hub
-        self._clock = clock
-        self._now_ms = now_ms
-        self._changed = changed
-        self._ended = ended
-        self._recall = recall
-        self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._words: dict[str, _Words] = {}
-        self._waiting: dict[str, asyncio.Event] = {}
-        self._late = Tasks(lambda error: _log.error("the end of a run was not found out", exc_info=error))
-        self._at_work: set[str] = set()
-        self._queued: dict[str, list[str]] = {}
-        self._carries: dict[str, list[str]] = {}
-        self._cut: set[str] = set()
+    _hub: OpenClawHub
+    _clock: Clock
+    _now_ms: Callable[[], int]
+    _changed: Callable[[Run], None]
+    _ended: Callable[[Run], Coroutine[Any, Any, None]]
+    _recall: Callable[[Run], Awaitable[str]]
+    replies: OrderedDict[str, str] = field(init=False, default_factory=OrderedDict[str, str])
+    _runs: OrderedDict[str, Run] = field(init=False, default_factory=OrderedDict[str, Run])
+    _words: dict[str, _Words] = field(init=False, default_factory=dict[str, _Words])
+    _waiting: dict[str, asyncio.Event] = field(init=False, default_factory=dict[str, asyncio.Event])
+    _late: Tasks = field(init=False, default_factory=lambda: Tasks(_failed))
+    _at_work: set[str] = field(init=False, default_factory=set[str])
+    _queued: dict[str, list[str]] = field(init=False, default_factory=dict[str, list[str]])
+    _carries: dict[str, list[str]] = field(init=False, default_factory=dict[str, list[str]])
+    _cut: set[str] = field(init=False, default_factory=set[str])
 
     # What is heard
 
@@ -138,11 +130,7 @@ class Live:
             return known
         now = self._now_ms()
         run = bare_run(run_id, key, session_id, "turn", "running", now)
-        run = run._replace(rev=self._hub.next(), started_at=now, attempts=1)
-        self._keep(run)
-        self._changed(run)
-        self._hub.tell(_changed(run))
-        return run
+        return self._tell(run._replace(rev=self._hub.next(), started_at=now, attempts=1))
 
     def end(self, run_id: str, state: RunState, reply: str = "", error: str | None = None) -> None:
         """Note that a run is over; only the first time counts."""
@@ -161,7 +149,7 @@ class Live:
         if (waiting := self._waiting.pop(run_id, None)) is not None:
             waiting.set()
         self._changed(run)
-        self._ended(run)
+        self._late.spawn(self._ended(run))
 
     def end_late(self, run_id: str, state: RunState, error: str | None = None) -> None:
         """Note that a run is over, unless its end comes with words in a moment."""
@@ -254,17 +242,21 @@ class Live:
         self.end(run.run_id, host.state, "", error)
 
     def _change(self, run_id: str, state: RunState) -> None:
-        run = self._runs[run_id]._replace(state=state, rev=self._hub.next())
+        self._tell(self._runs[run_id]._replace(state=state, rev=self._hub.next()))
+
+    def _tell(self, run: Run) -> Run:
         self._keep(run)
         self._changed(run)
-        self._hub.tell(_changed(run))
+        self._hub.tell(RunChanged(run.rev, run))
+        return run
 
     def over(self, run: Run) -> None:
         """Tell everybody of a run that has ended."""
         words = self._words.get(run.key)
         if words is not None and words.run_id == run.run_id:
             del self._words[run.key]
-        self._hub.tell(_changed(run._replace(rev=self._hub.next())))
+        rev = self._hub.next()
+        self._hub.tell(RunChanged(rev, run._replace(rev=rev)))
 
     def committed(self, key: str, words: str) -> None:
         """Note that words of a running reply stand in the transcript now; what follows them is told anew."""
@@ -333,5 +325,5 @@ class Live:
             self._runs.popitem(last=False)
 
 
-def _changed(run: Run) -> RunChanged:
-    return RunChanged(run.rev, run)
+def _failed(error: BaseException) -> None:
+    _log.error("the end of a run was not found out, or not told", exc_info=error)

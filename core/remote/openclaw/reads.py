@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from core.gateway import AgentInfo, ModelInfo
 from core.model.access import Scope
@@ -14,6 +13,7 @@ from core.model.sessions import HistoryPage, Override, SearchHit, SearchHits, Se
 from core.remote.openclaw import search
 from core.remote.openclaw.cache import GatewayCache
 from core.remote.openclaw.rows import rows_of, text, whole
+from core.tasks import racing
 
 
 class OpenClawReads:
@@ -105,22 +105,12 @@ class OpenClawReads:
 
     async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
         """Wait until a run ends; it is heard, and asked for in case that was missed."""
-        heard = asyncio.ensure_future(self._known.live.ended(run_id))
-        asked = asyncio.ensure_future(self._known.ask_for_end(run_id, timeout))
-        waits: list[asyncio.Future[Any]] = [heard, asked]
-        if timeout is not None:
-            waits.append(asyncio.ensure_future(self._known.link.clock.sleep(timeout)))
-        try:
-            while not heard.done():
-                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                if asked in done:
-                    asked.result()
-                    waits.remove(asked)
-                if timeout is not None and waits[-1] in done and waits[-1] is not asked:
-                    break
-        finally:
-            for task in (*waits, asked):
-                task.cancel()
+        end = self._known.link.clock.sleep(timeout) if timeout is not None else asyncio.Event().wait()
+        waits = self._known.live.ended(run_id), self._known.ask_for_end(run_id, timeout), end
+        async with racing(*waits) as (heard, asked, alarm):
+            if asked.done():
+                asked.result()
+            await asyncio.wait((heard, alarm), return_when=asyncio.FIRST_COMPLETED)
         return self._outcome(run_id)
 
     async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:  # noqa: ARG002

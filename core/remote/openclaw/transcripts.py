@@ -76,6 +76,7 @@ class _Page:
     offset: int | None
 
 
+@dataclass(slots=True)
 class Follower:
     """All transcripts that somebody looks at.
 
@@ -84,21 +85,16 @@ class Follower:
         committed: Told of a reply that stands in a transcript: key and words.
     """
 
-    def __init__(
-        self,
-        features: Features,
-        hub: OpenClawHub,
-        moved: Callable[[TranscriptCache], None],
-        committed: Callable[[str, str], None],
-    ) -> None:
-        self._features = features
-        self._hub = hub
-        self._moved = moved
-        self._committed = committed
-        self._transcripts: OrderedDict[str, TranscriptCache] = OrderedDict()
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._hinted: set[str] = set()
-        self._tasks = Tasks(lambda error: _log.error("a transcript was not read on", exc_info=error))
+    _features: Features
+    _hub: OpenClawHub
+    _moved: Callable[[TranscriptCache], None]
+    _committed: Callable[[str, str], None]
+    _transcripts: OrderedDict[str, TranscriptCache] = field(
+        init=False, default_factory=OrderedDict[str, TranscriptCache]
+    )
+    _locks: dict[str, asyncio.Lock] = field(init=False, default_factory=dict[str, asyncio.Lock])
+    _hinted: set[str] = field(init=False, default_factory=set[str])
+    _tasks: Tasks = field(init=False, default_factory=lambda: Tasks(_failed))
 
     def get(self, key: str) -> TranscriptCache | None:
         """Return what is known of a session's transcript."""
@@ -242,3 +238,7 @@ def _remember(cached: TranscriptCache, page: _Page) -> None:
 
 def _id(row: Mapping[str, Any]) -> str:
     return text(mapping(row.get("__openclaw")), "id") or text(row, "id") or ""
+
+
+def _failed(error: BaseException) -> None:
+    _log.error("a transcript was not read on", exc_info=error)
