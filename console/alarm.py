@@ -32,14 +32,14 @@ class Alarm:
             looked_at: Keys of the sessions before the operator's eyes.
             now: Monotonic seconds.
         """
-        new = [row.session for row in rows if row.look == "failed" and not self._knows(row)]
+        new = [
+            row.session
+            for row in rows
+            if row.look == "failed" and self._heard.get(row.session.key, -1) != row.session.ended_at
+        ]
         self._heard.update((session.key, session.ended_at) for session in new)
         unseen = any(session.key not in looked_at for session in new)
         if not unseen or not self.on or now - self._rung_at < QUIET_SECONDS:
             return False
         self._rung_at = now
         return True
-
-    def _knows(self, row: Row) -> bool:
-        key = row.session.key
-        return key in self._heard and self._heard[key] == row.session.ended_at

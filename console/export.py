@@ -2,39 +2,32 @@
 
 import json
 import re
-from typing import Final, NamedTuple
+from dataclasses import replace
+from itertools import chain
+from typing import Final
 
 from core.gateway import Gateway
 from core.model.access import ALL
 from core.model.keys import split
 from core.model.messages import Message
-from core.model.sessions import Session
+from core.model.sessions import HistoryPage, Session
 
 PAGE: Final = 200
 
 
-class WholeTranscript(NamedTuple):
-    """Every message of a transcript, in order."""
-
-    session_id: str
-    messages: list[Message]
-
-
-async def read_whole(gateway: Gateway, ref: str) -> WholeTranscript:
-    """Read a transcript page by page.
+async def read_whole(gateway: Gateway, ref: str) -> HistoryPage:
+    """Read a transcript page by page, and return it as one page.
 
     Args:
         ref: A key, for its session's current transcript, or a session id.
     """
     pages: list[tuple[Message, ...]] = []
-    before: int | None = None
-    while True:
-        page = await gateway.history(ref, ALL, limit=PAGE, before=before)
+    page = await gateway.history(ref, ALL, limit=PAGE)
+    pages.append(page.messages)
+    while page.before is not None:
+        page = await gateway.history(ref, ALL, limit=PAGE, before=page.before)
         pages.append(page.messages)
-        before = page.before
-        if before is None:
-            break
-    return WholeTranscript(page.session_id, [message for messages in reversed(pages) for message in messages])
+    return replace(page, messages=tuple(chain.from_iterable(reversed(pages))))
 
 
 def file_name(session: Session) -> str:

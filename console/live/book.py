@@ -33,7 +33,7 @@ class Book:
 
     def __init__(self, decide: Decide | None = None) -> None:
         self.rows: dict[str, Row] = {}
-        self.placement = Placement(self)
+        self.placement = Placement(self.rows, self.children)
         self.main_key = main_key("main")
         self._agents: dict[str, str] = {}
         self._void: set[str] = set()

@@ -40,7 +40,9 @@ class Deliveries:
                 )
                 self._rows[delivery.delivery_id] = _cleaned(delivery)
         if len(self._rows) > 2 * (NEWEST + MOST):
-            self._forget()
+            over = [each for each in self.newest_first() if each.state not in OPEN_DELIVERIES | STUCK_DELIVERIES]
+            for delivery in over[NEWEST:]:
+                del self._rows[delivery.delivery_id]
 
     def forget(self, gateway: str) -> None:
         """Forget those of a gateway."""
@@ -55,12 +57,6 @@ class Deliveries:
     def newest_first(self) -> list[Delivery]:
         """Return all of them."""
         return sorted(self._rows.values(), key=lambda each: (each.created_at, each.delivery_id), reverse=True)
-
-    def _forget(self) -> None:
-        """Give up the oldest that are over."""
-        over = [each for each in self.newest_first() if each.state not in OPEN_DELIVERIES | STUCK_DELIVERIES]
-        for delivery in over[NEWEST:]:
-            del self._rows[delivery.delivery_id]
 
 
 def _cleaned(delivery: Delivery) -> Delivery:

@@ -10,8 +10,7 @@ class Heights:
     """Heights in lines, by index."""
 
     def __init__(self, values: Iterable[int] = ()) -> None:
-        self._values = list(values)
-        self._build()
+        self.replace(values)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -64,9 +63,6 @@ class Heights:
     def replace(self, values: Iterable[int]) -> None:
         """Start anew with these heights."""
         self._values = list(values)
-        self._build()
-
-    def _build(self) -> None:
         tree = [0, *self._values]
         for index in range(1, len(tree)):
             parent = index + (index & -index)

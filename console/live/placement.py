@@ -4,10 +4,10 @@ Only what changed is placed again, so that a thousand events a second over ten t
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from console.live.rows import Look, Row
 
@@ -36,29 +36,23 @@ class Placed:
     branch: str = ""
 
 
-class RowSource(Protocol):
-    """What the placement needs of the book."""
-
-    rows: dict[str, Row]
-
-    def children(self, key: str) -> list[Row]:
-        """Return the sub-agents a session spawned."""
-        ...
-
-
 class Placement:
     """The rows of a book in order.
+
+    Args:
+        children: Returns the sub-agents that a session spawned.
 
     Attributes:
         needle: Only rows that hold all these words are placed, each on its own; empty for all.
         archived: Place the archived sessions instead of the others.
     """
 
-    def __init__(self, book: RowSource) -> None:
+    def __init__(self, rows: Mapping[str, Row], children: Callable[[str], list[Row]]) -> None:
         self.order: Order = "attention"
         self.needle = ""
         self.archived = False
-        self._book = book
+        self._rows = rows
+        self._children = children
         self._changes: set[str] = set()
         self._selected: str | None = None
         self._stale = True
@@ -95,7 +89,7 @@ class Placement:
 
     def _place_all(self) -> None:
         self._stale = False
-        self._groups = {key: self._group(key) for key in self._book.rows if self._is_root(key)}
+        self._groups = {key: self._group(key) for key in self._rows if self._is_root(key)}
         self._sort_keys = {key: self._group_key(group) for key, group in self._groups.items()}
         self._sorted = sorted(self._sort_keys.values())
 
@@ -114,20 +108,20 @@ class Placement:
         found: set[str] = set()
         for key in keys:
             found.add(key)
-            for child in self._book.children(key):
+            for child in self._children(key):
                 found.add(child.session.key)
-                found.update(row.session.key for row in self._book.children(child.session.key))
-            row = self._book.rows.get(key)
+                found.update(row.session.key for row in self._children(child.session.key))
+            row = self._rows.get(key)
             while row is not None and row.session.spawned_by not in {None, *found}:
                 found.add(row.session.spawned_by or "")
-                row = self._book.rows.get(row.session.spawned_by or "")
+                row = self._rows.get(row.session.spawned_by or "")
         return found
 
     def _is_root(self, key: str) -> bool:
-        row = self._book.rows.get(key)
+        row = self._rows.get(key)
         if row is None or not self._is_shown(row):
             return False
-        parent = self._book.rows.get(row.session.spawned_by or "")
+        parent = self._rows.get(row.session.spawned_by or "")
         return bool(self.needle) or parent is None or not self._is_shown(parent)
 
     def _is_shown(self, row: Row) -> bool:
@@ -137,7 +131,7 @@ class Placement:
             return all(word in self._haystack(row) for word in self.needle.casefold().split())
         # A sub-agent that is done stands in the tree of its session only, until somebody looks for it.
         done = row.look == "done" and row.session.key != self._selected
-        return not done or row.session.spawned_by not in self._book.rows
+        return not done or row.session.spawned_by not in self._rows
 
     def _haystack(self, row: Row) -> str:
         """Return what a filter looks at; ten thousand rows are looked at with every letter of it."""
@@ -153,7 +147,7 @@ class Placement:
         return placed
 
     def _add_children(self, placed: list[Placed], key: str, indent: str) -> None:
-        children = [row.session.key for row in self._book.children(key) if self._is_shown(row)]
+        children = [row.session.key for row in self._children(key) if self._is_shown(row)]
         for child in children:
             last = child == children[-1]
             placed.append(Placed(child, indent + ("└" if last else "├")))
@@ -161,10 +155,10 @@ class Placement:
 
     def _group_key(self, group: list[Placed]) -> _SortKey:
         """Sort a session by the most urgent of itself and its sub-agents; the last element is its own key."""
-        root = self._book.rows[group[0].key]
+        root = self._rows[group[0].key]
         if self.order != "attention" or len(group) == 1:
             return (*self._rank(root), root.session.key)
-        return (*min(self._rank(self._book.rows[placed.key]) for placed in group), root.session.key)
+        return (*min(self._rank(self._rows[placed.key]) for placed in group), root.session.key)
 
     def _rank(self, row: Row) -> _SortKey:
         newest = -row.session.updated_at

@@ -26,9 +26,8 @@ from core.model.events import (
     SessionGone,
     ToolProgress,
 )
-from core.model.exchanges import Delivery, Exchange
+from core.model.exchanges import Exchange
 from core.model.keys import joined, split
-from core.model.runs import Run
 from core.model.sessions import SessionQuery
 from core.tasks import Tasks
 
@@ -112,27 +111,61 @@ class Synchronizer:
         return others | self._book.unseen()
 
     async def apply(self, event: Event) -> None:
+        """Take in what happened to a session that is looked at, or have a row, a gateway or a delivery follow it."""
+        transcripts = self._transcripts
         match event:
             case Gap(gateway):
-                self._transcripts.resume(gateway)
+                transcripts.resume(gateway)
             case MessageAppended(_, key, session_id, message):
-                await self._transcripts.append(key, session_id, message)
-            case Delta():
-                self._transcripts.apply_delta(event)
+                await transcripts.append(key, session_id, message)
+            case Delta(key):
+                for transcript in transcripts.changing(key):
+                    transcript.apply_delta(event)
             case ToolProgress(key):
-                self._transcripts.apply_tool(event, self._view_model.now_ms(key))
+                for transcript in transcripts.changing(key):
+                    transcript.apply_tool(event, self._view_model.now_ms(key))
             case DeliveryChanged(_, delivery):
                 self._deliveries.take([delivery])
                 self._note_deliveries()
-                self._follow_announce(delivery)
+                exchange = self._exchanges.get(delivery.exchange_id)
+                if exchange is not None and self._exchanges.take_announce(delivery):
+                    self._note_exchange(exchange)
             case ExchangeChanged(_, exchange):
-                self._follow_exchange(exchange)
-            case SessionGone(_, key):
-                self._forget(key)
+                sides = (exchange.requester, exchange.target)
+                is_shown = any(self._book.is_below(key, transcripts.opened) for key in sides)
+                if is_shown and self._exchanges.take(exchange):
+                    self._note_exchange(exchange)
             case Reloaded() | ConnectionChanged() | Configured():
                 self._apply_news(event)
             case _:
                 await self._apply_row(event)
+
+    async def _apply_row(self, event: Event) -> None:
+        """Take in what concerns the row of a session."""
+        match event:
+            case SessionGone(_, key):
+                self._transcripts.close(key)
+                if self._book.remove(key):
+                    self._changes.noted.rows.discard(key)
+                    self._changes.noted.gone.add(key)
+                    self._changes.tell()
+                return
+            case RunChanged(_, run):
+                if not run.live:
+                    self._view_model.rates.add(run)
+                self._exchanges.take_run(run)
+                for transcript in self._transcripts.changing(run.key):
+                    transcript.take_run(run)
+            case SessionChanged(_, session):
+                await self._transcripts.follow_session(session)
+            case _:
+                pass
+        key = self._book.apply(event)
+        if key is not None:
+            self._changes.noted.rows.add(key)
+            self._changes.tell()
+
+    # Gateways
 
     def _apply_news(self, event: Reloaded | ConnectionChanged | Configured) -> None:
         """Take in what concerns a gateway as a whole."""
@@ -149,45 +182,6 @@ class Synchronizer:
                 self.configure()
                 if name == "":
                     self.on_configured(notice)
-
-    # Sessions
-
-    async def _apply_row(self, event: Event) -> None:
-        if isinstance(event, RunChanged):
-            self._follow_run(event.run)
-        if isinstance(event, SessionChanged):
-            await self._transcripts.follow_session(event.session)
-        key = self._book.apply(event)
-        if key is not None:
-            self._changes.noted.rows.add(key)
-            self._changes.tell()
-
-    def _forget(self, key: str) -> None:
-        """Take out a session that was deleted."""
-        self._transcripts.close(key)
-        if self._book.remove(key):
-            self._changes.noted.rows.discard(key)
-            self._changes.noted.gone.add(key)
-            self._changes.tell()
-
-    def _follow_run(self, run: Run) -> None:
-        if not run.live:
-            self._view_model.rates.add(run)
-        self._exchanges.take_run(run)
-        self._transcripts.take_run(run)
-
-    def _follow_exchange(self, exchange: Exchange) -> None:
-        sides = (exchange.requester, exchange.target)
-        is_shown = any(self._book.is_below(key, self._transcripts.opened) for key in sides)
-        if is_shown and self._exchanges.take(exchange):
-            self._note_exchange(exchange)
-
-    def _follow_announce(self, delivery: Delivery) -> None:
-        exchange = self._exchanges.get(delivery.exchange_id)
-        if exchange is not None and self._exchanges.take_announce(delivery):
-            self._note_exchange(exchange)
-
-    # Gateways
 
     def _reload_soon(self, name: str) -> None:
         """Read everything of a gateway again: what was known is void. It may take its time, and nobody waits for it."""
@@ -237,7 +231,8 @@ class Synchronizer:
         self._changes.noted.connections = True
 
     def _note_exchange(self, exchange: Exchange) -> None:
-        self._transcripts.touch(exchange)
+        for transcript in self._transcripts.changing(exchange.requester, exchange.target):
+            transcript.touch(exchange)
         self._changes.noted.exchanges = True
         self._changes.tell()
 

@@ -190,14 +190,11 @@ class Transcript:
         live.tools[progress.call_id] = LiveTool(clean_line(progress.name, 80), clean_line(progress.note), started)
         self.version += 1
 
-    def run_ended(self, run_id: str) -> None:
-        """Forget the reply under way of a run that is over."""
-        if self.live is not None and self.live.run_id == run_id:
+    def take_run(self, run: Run) -> None:
+        """Remember which messages a run of an exchange is made of; forget the reply under way of one that is over."""
+        if not run.live and self.live is not None and self.live.run_id == run.run_id:
             self.live = None
             self.version += 1
-
-    def take_run(self, run: Run) -> None:
-        """Remember which messages a run of an exchange is made of."""
         if run.exchange is None or run.session_id != self.session_id:
             return
         step = Step(run.exchange, run.kind, run.turn)

@@ -1,6 +1,7 @@
 """The open transcripts: read by pages where somebody looks, and kept true from events."""
 
 import logging
+from collections.abc import Iterator
 from typing import Final
 
 from console.live.book import Book
@@ -12,12 +13,9 @@ from core.gateway import Feed
 from core.model.access import ALL
 from core.model.connection import REACHED
 from core.model.errors import NotFound, SwitchboardError, Unavailable
-from core.model.events import Delta, ToolProgress
-from core.model.exchanges import Exchange
 from core.model.keys import split
 from core.model.messages import Message
 from core.model.paging import forwards
-from core.model.runs import Run
 from core.model.sessions import HistoryPage, Session
 from core.multi import MultiGateway
 from core.tasks import Tasks
@@ -117,31 +115,11 @@ class Transcripts:
 
     # Following
 
-    def apply_delta(self, delta: Delta) -> None:
-        """Add words to the reply under way."""
-        if (transcript := self.opened.get(delta.key)) is not None:
-            transcript.apply_delta(delta)
-            self._changes.note_transcript(delta.key)
-
-    def apply_tool(self, progress: ToolProgress, now_ms: int) -> None:
-        """Show a tool at work."""
-        if (transcript := self.opened.get(progress.key)) is not None:
-            transcript.apply_tool(progress, now_ms)
-            self._changes.note_transcript(progress.key)
-
-    def take_run(self, run: Run) -> None:
-        """Take in what became of a run."""
-        if (transcript := self.opened.get(run.key)) is not None:
-            transcript.take_run(run)
-            if not run.live:
-                transcript.run_ended(run.run_id)
-            self._changes.note_transcript(run.key)
-
-    def touch(self, exchange: Exchange) -> None:
-        """Have drawn again what tells of an exchange, on both sides."""
-        for key in (exchange.requester, exchange.target):
+    def changing(self, *keys: str) -> Iterator[Transcript]:
+        """Yield those of these transcripts that are open, each to be changed and then drawn."""
+        for key in keys:
             if (transcript := self.opened.get(key)) is not None:
-                transcript.touch(exchange)
+                yield transcript
                 self._changes.note_transcript(key)
 
     async def append(self, key: str, session_id: str, message: Message) -> None:
@@ -168,11 +146,9 @@ class Transcripts:
 
     def resume(self, gateway: str) -> None:
         """After a gap: what is under way is told again by the feed, what is stored too."""
-        for key in self._of(gateway):
-            transcript = self.opened[key]
+        for transcript in self.changing(*self._of(gateway)):
             transcript.live = None
             transcript.look_again()
-            self._changes.note_transcript(key)
 
     # Reading
 

@@ -36,44 +36,32 @@ class Block:
 
 
 class BlockedText:
-    """A text that grows, with its blocks."""
+    """A text that grows, with its blocks in order."""
 
     def __init__(self, text: str = "") -> None:
-        self._text = ""
-        self._blocks: list[Block] = []
-        self._starts: list[int] = []
-        self.append(text)
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        return self._text
-
-    @property
-    def blocks(self) -> list[Block]:
-        """The blocks in order; not to be changed."""
-        return self._blocks
+        self.replace(text)
 
     def append(self, text: str) -> None:
         """Add to the end; only the last blocks are looked at again."""
         if not text:
             return
-        self._text += text
-        keep = max(0, len(self._blocks) - 2)
-        while keep and self._blocks[keep].opening:  # a cut inside a fence has no beginning of its own
+        self.text += text
+        keep = max(0, len(self.blocks) - 2)
+        while keep and self.blocks[keep].opening:  # a cut inside a fence has no beginning of its own
             keep -= 1
-        start = self._starts[keep] if keep < len(self._starts) else len(self._text) - len(text)
-        if not self._blocks:
+        start = self._starts[keep] if keep < len(self._starts) else len(self.text) - len(text)
+        if not self.blocks:
             keep = start = 0
-        del self._blocks[keep:], self._starts[keep:]
-        for block in split_blocks(self._text[start:]):
-            self._blocks.append(block)
+        del self.blocks[keep:], self._starts[keep:]
+        for block in split_blocks(self.text[start:]):
+            self.blocks.append(block)
             self._starts.append(start)
             start += len(block.raw)
 
     def replace(self, text: str) -> None:
         """Start anew with another text."""
-        self._text, self._blocks, self._starts = "", [], []
+        self.text, self.blocks = "", list[Block]()
+        self._starts = list[int]()
         self.append(text)
 
 
