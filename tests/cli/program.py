@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
+from tests.support.preloaded import Preloaded
 from tests.support.stores import ROOT
 
 COMMAND = (sys.executable, "-m", "console")
@@ -54,18 +55,21 @@ def program(
         environment: Variables beside those of the test.
         prepare: Is called in the new process before the program starts.
     """
-    done = subprocess.run(
+    kind: type[subprocess.Popen[bytes]] = subprocess.Popen if prepare is not None else Preloaded[bytes]
+    with kind(
         [*COMMAND, *arguments],
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, **(environment or {})},
         preexec_fn=prepare,
-        timeout=60,
-        check=False,
         cwd=ROOT,
-    )
-    return Result(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
+    ) as process:
+        try:
+            out, err = process.communicate(stdin, timeout=60)
+        finally:
+            process.kill()
+    return Result(process.returncode, out.decode("utf-8"), err.decode("utf-8"))
 
 
 class Started:
@@ -96,7 +100,7 @@ class Started:
 @contextmanager
 def started(*arguments: str, environment: Mapping[str, str] | None = None) -> Generator[Started]:
     """Start the program and let it work; killed at the end if it still is."""
-    process = subprocess.Popen(
+    process = Preloaded[str](
         [*COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

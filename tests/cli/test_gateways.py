@@ -335,7 +335,9 @@ def test_the_console_works_on_a_gateway_elsewhere_alone_or_beside_the_runtime_he
     plain = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
     command = [str(Path(sys.executable).with_name("switchboard")), "--gateway"]
     for gateways, words in ((known, ["night"]), (f"{known},local", ["night", "here"])):
-        with Terminal([*command, gateways], plain | {"SWITCHBOARD_HOME": str(home)}, columns=160) as console:
+        with Terminal(
+            [*command, gateways], plain | {"SWITCHBOARD_HOME": str(home)}, columns=160, preloaded=True
+        ) as console:
             for word in words:
                 console.wait_for(word)
             console.settle(0.3)

@@ -18,6 +18,7 @@ from mcp_types import CallToolResult
 from core.tools.dispatch import TOOL_NAMES, schemas
 from tests.support.model_formats import Wait
 from tests.support.model_server import ModelServer, stream
+from tests.support.preloaded import Preloaded
 from tests.support.runtimes import MAIN, running, send, words
 from tests.support.stores import ROOT
 
@@ -225,7 +226,7 @@ async def test_closing_its_input_ends_it_when_its_work_is_done(tmp_path: Path) -
 def start(home: Path, arguments: Sequence[str], **more: str) -> "subprocess.Popen[str]":
     """Start the command on pipes."""
     pipe = subprocess.PIPE
-    return subprocess.Popen(
+    return Preloaded[str](
         [*COMMAND, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT,
         env={**os.environ, "SWITCHBOARD_HOME": str(home), **more},
     )  # fmt: skip

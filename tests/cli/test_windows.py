@@ -29,7 +29,7 @@ def window(home: Path, *arguments: str) -> Generator[Terminal]:
     """Open a console on a pseudo-terminal."""
     plain = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
     command = [SWITCHBOARD, *arguments]
-    with Terminal(command, plain | {"SWITCHBOARD_HOME": str(home)}, columns=160, rows=40) as terminal:
+    with Terminal(command, plain | {"SWITCHBOARD_HOME": str(home)}, columns=160, rows=40, preloaded=True) as terminal:
         yield terminal
 
 

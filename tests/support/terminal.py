@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.preloaded import start
+
 ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[()][0-9A-B]|[=>78cM])"
 )
@@ -30,6 +32,9 @@ ANSWERS: tuple[tuple[bytes, bytes], ...] = (
 class Terminal:
     """A program on a pseudo-terminal.
 
+    Args:
+        preloaded: Start it from a process that has its modules already.
+
     Attributes:
         output: Everything the program has written so far.
         started: Monotonic seconds of the start.
@@ -38,18 +43,30 @@ class Terminal:
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], *, columns: int = 120, rows: int = 36
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        columns: int = 120,
+        rows: int = 36,
+        preloaded: bool = False,
     ) -> None:
         self.output = bytearray()
         self.exit_code: int | None = None
         self.answering = True
         self._answered = 0
         self.started = time.perf_counter()
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        if preloaded:
+            self._descriptor, screen = os.openpty()
+            fcntl.ioctl(screen, termios.TIOCSWINSZ, size)
+            self.pid = start(command, environment, (screen, screen, screen), terminal=True)
+            os.close(screen)
+            return
         self.pid, self._descriptor = pty.fork()
         if self.pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
             os.execvpe(command[0], list(command), dict(environment))
-        self.resize(columns, rows)
 
     def __enter__(self) -> Self:
         return self

@@ -107,7 +107,7 @@ def watch(folder: Path, walls: str, manner: str, *looks: Callable[[Terminal], No
             "TERM": "xterm-256color",
             "COLORTERM": "truecolor",
         }
-        with Terminal(command, environment, columns=COLUMNS, rows=ROWS) as terminal:
+        with Terminal(command, environment, columns=COLUMNS, rows=ROWS, preloaded=walls == "both") as terminal:
             terminal.wait_for("as operator")
             terminal.wait_for("write")
             terminal.answering = walls != "none"  # or the questions in the payloads would be answered on and on

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.preloaded import Preloaded
 from tests.support.terminal import Terminal
 from tests.terminal.test_lifecycle import SWITCHBOARD, environment, opened
 
@@ -16,7 +17,8 @@ SIZES = [(80, 24), (120, 36), (200, 60)]
 def said(folder: Path) -> str:
     """Return what was said in main."""
     command = [SWITCHBOARD, "--state", str(folder / "state"), "history", "main"]
-    return subprocess.run(command, env=environment(folder), capture_output=True, text=True, check=True).stdout
+    with Preloaded[str](command, env=environment(folder), stdout=subprocess.PIPE, text=True) as process:
+        return process.communicate(timeout=60)[0]
 
 
 def leave(terminal: Terminal) -> None:
@@ -28,7 +30,7 @@ def leave(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_somebody_types_before_the_first_picture(tmp_path: Path, columns: int, rows: int) -> None:
-    with opened(tmp_path, columns=columns, rows=rows) as terminal:
+    with opened(tmp_path, columns=columns, rows=rows, preloaded=False) as terminal:
         terminal.press("say quick ")
         while terminal.attributes()[tty.IFLAG] & termios.ICRNL:  # until then the kernel makes a new line of Enter
             terminal.read(0.02)

@@ -26,10 +26,12 @@ def environment(folder: Path, more: Mapping[str, str] | None = None) -> dict[str
     return plain | {"TMPDIR": str(folder)} | dict(more or {})
 
 
-def opened(folder: Path, more: Mapping[str, str] | None = None, *, columns: int = 120, rows: int = 36) -> Terminal:
+def opened(
+    folder: Path, more: Mapping[str, str] | None = None, *, columns: int = 120, rows: int = 36, preloaded: bool = True
+) -> Terminal:
     """Start the console on the state of a folder."""
     command = [SWITCHBOARD, "--state", str(folder / "state")]
-    return Terminal(command, environment(folder, more), columns=columns, rows=rows)
+    return Terminal(command, environment(folder, more), columns=columns, rows=rows, preloaded=preloaded)
 
 
 @pytest.fixture
@@ -196,7 +198,7 @@ def until(condition: Callable[[], bool], terminal: Terminal) -> None:
 @pytest.mark.parametrize("way", ["q", signal.SIGTERM], ids=str)
 def test_the_demo_moves_at_once_and_leaves_nothing_behind(tmp_path: Path, way: str | signal.Signals) -> None:
     command = [SWITCHBOARD, "demo"]
-    with Terminal(command, environment(tmp_path), columns=160, rows=40) as terminal:
+    with Terminal(command, environment(tmp_path), columns=160, rows=40, preloaded=True) as terminal:
         terminal.wait_for("demo", seconds=5.0)
         terminal.wait_for("support-42", seconds=8.0)
         terminal.wait_for("at work", seconds=8.0)
@@ -236,21 +238,23 @@ def test_a_terminal_without_stdout_is_refused_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [{"TERM": ""}, {"NO_COLOR": "1"}, {"TERM": "linux"}], ids=str)
 def test_it_opens_on_any_terminal(tmp_path: Path, more: dict[str, str]) -> None:
-    with opened(tmp_path, more) as terminal:
+    with opened(tmp_path, more, preloaded=False) as terminal:
         live(terminal)
         terminal.press("q")
         assert terminal.wait_end() == 0, terminal.text[-800:]
 
 
 def test_a_terminal_that_cannot_draw_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with opened(tmp_path, {"TERM": "dumb"}) as terminal:
+    with opened(tmp_path, {"TERM": "dumb"}, preloaded=False) as terminal:
         assert terminal.wait_end() == 2
         assert terminal.text.count("\n") == 1
         assert "set TERM" in terminal.text
 
 
 def test_a_terminal_without_unicode_gets_ascii(tmp_path: Path) -> None:
-    with opened(tmp_path, {"LANG": "C", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}) as terminal:
+    with opened(
+        tmp_path, {"LANG": "C", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, preloaded=False
+    ) as terminal:
         live(terminal)
         since = say(terminal, "fail: no luck")
         terminal.wait_for("x main", since=since)
