@@ -40,13 +40,11 @@ class MergedFeed(EventStream[tuple[str, Event]]):
         self._error: BaseException | None = None
 
     def watch(self, key: str | None) -> None:
-        """Want the messages, deltas and tool progress of a session, or of every one."""
         self.watched.add(key)
         for feed in self._meant(key):
             feed.watch(key)
 
     def unwatch(self, key: str | None) -> None:
-        """Want them no longer."""
         self.watched.discard(key)
         for feed in self._meant(key):
             feed.unwatch(key)

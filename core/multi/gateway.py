@@ -144,7 +144,6 @@ class MultiGateway(DelegatingGateway):
         return self._home.unready()
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
-        """Return the effective send policy of a session, None where its gateway does not tell its rules."""
         return self.of(session.key).policy_of(session)
 
     def native_tool(self, name: str) -> NativeTool | None:

@@ -32,23 +32,18 @@ class PrefixedGateway(DelegatingGateway):
 
     @property
     def connection(self) -> Connection:
-        """How current the answers are."""
         return self._told(self.inner.connection)
 
     def now_ms(self) -> int:
-        """Return the gateway's time in ms since the Unix epoch."""
         return self.inner.now_ms()
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:
-        """Return why an action is not possible, None when it is."""
         return self.inner.refusal(action, self._given(key))
 
     def unready(self) -> str | None:
-        """Return why nothing can be accepted there now; None when all is well."""
         return self.inner.unready()
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
-        """Return the effective send policy of a session, None where the rules are not told."""
         return self.inner.policy_of(self._given(session))
 
     def native_tool(self, name: str) -> NativeTool:
@@ -63,7 +58,6 @@ class PrefixedGateway(DelegatingGateway):
         return run
 
     def subscribe(self, after: Cursor | None = None) -> "PrefixedFeed":
-        """Hear of every durable change from now on, or of everything since a cursor."""
         return PrefixedFeed(self._prefix, self.inner.subscribe(after))
 
     async def get_session(self, ref: str, scope: Scope) -> Session:
@@ -71,7 +65,6 @@ class PrefixedGateway(DelegatingGateway):
         return await super().get_session(self.inner.rules.resolve(self._given(ref)), scope)
 
     async def overrides(self) -> Overrides:
-        """Return the overrides that wait for a session of their key."""
         return {self._told(key): override for key, override in (await self.inner.overrides()).items()}
 
     async def _reads(self, ref: str | None) -> Gateway:  # noqa: ARG002 - it has them all
@@ -95,22 +88,17 @@ class PrefixedFeed:
 
     @property
     def cursor(self) -> Cursor:
-        """The `rev` up to which everything durable has been handed out."""
         return self._inner.cursor
 
     def watch(self, key: str | None) -> None:
-        """Want what is said in a session, or in every one."""
         self._inner.watch(self._prefix.given(key))
 
     def unwatch(self, key: str | None) -> None:
-        """Want it no longer."""
         self._inner.unwatch(self._prefix.given(key))
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over what happens, until the feed is closed."""
         async for event in self._inner:
             yield self._prefix.told(event)
 
     def close(self) -> None:
-        """End the stream."""
         self._inner.close()

@@ -88,29 +88,23 @@ class RemoteGateway(DelegatingGateway):
 
     @property
     def connection(self) -> Connection:
-        """How the gateway is reached."""
         return self._inner.connection if self._inner is not None else self._link.connection
 
     def now_ms(self) -> int:
-        """Return the gateway's time in ms since the Unix epoch."""
         return self._link.now_ms()
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:
-        """Return why an action is not possible now, in one sentence; None when it is."""
         if self._inner is not None:
             return self._inner.refusal(action, key)
         return self._link.connection.detail or "this gateway is still being connected to"
 
     def unready(self) -> str | None:
-        """Return why nothing can be accepted there now; None when all is well."""
         return self._inner.unready() if self._inner is not None else self.refusal("send")
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
-        """Return the effective send policy of a session; None where it is not known."""
         return self._inner.policy_of(session) if self._inner is not None else None
 
     def native_tool(self, name: str) -> NativeTool | None:
-        """Return a session tool that the gateway runs itself; None when it runs here."""
         return self._inner.native_tool(name) if self._inner is not None else None
 
     def subscribe(self, after: Cursor | None = None) -> Feed:
@@ -165,17 +159,14 @@ class _LateFeed(EventStream[Event]):
 
     @property
     def cursor(self) -> Cursor:
-        """The `rev` up to which everything durable has been handed out."""
         return self._inner.cursor if self._inner is not None else 0
 
     def watch(self, key: str | None) -> None:
-        """Want the messages, deltas and tool progress of a session, or of all."""
         self.watched.add(key)
         if self._inner is not None:
             self._inner.watch(key)
 
     def unwatch(self, key: str | None) -> None:
-        """Want them no longer."""
         self.watched.discard(key)
         if self._inner is not None:
             self._inner.unwatch(key)
@@ -190,7 +181,6 @@ class _LateFeed(EventStream[Event]):
         self._filled.set()
 
     def close(self) -> None:
-        """End the stream."""
         super().close()
         if self._inner is not None:
             self._inner.close()

@@ -20,14 +20,10 @@ MAX_FRAME: Final = 32 * 1024 * 1024
 """Bytes of one frame."""
 
 CLOSE_NORMAL: Final = 1000
-CLOSE_GOING_AWAY: Final = 1001
 CLOSE_REFUSED: Final = 1008
 CLOSE_TOO_LARGE: Final = 1009
-CLOSE_FAILED: Final = 1011
 CLOSE_RESTART: Final = 1012
 CLOSE_TRY_LATER: Final = 1013
-CLOSE_SILENT: Final = 4000
-"""Nothing was heard for twice the time between two ticks."""
 
 
 @dataclass(frozen=True, slots=True)

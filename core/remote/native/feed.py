@@ -46,12 +46,10 @@ class RemoteFeed(EventStream[Event]):
         return self._cursor if self._has_cursor else None
 
     def watch(self, key: str | None) -> None:
-        """Want a session's messages, deltas and tool progress, or those of all."""
         self.watched.add(key)
         self._wish(self, "watch")
 
     def unwatch(self, key: str | None) -> None:
-        """Want them no longer; None ends only what None began."""
         self.watched.discard(key)
         self._wish(self, "watch")
 

@@ -24,7 +24,7 @@ from core.wire.scopes import ACTION_SCOPES, WRITE
 
 
 class NativeGateway(PortRequests):
-    """One of our own gateways, reached over a link.
+    """One of our own gateways, reached over a link; see `core.gateway.Gateway`.
 
     The link is its own from then on: it hears the link's events and closes it.
     """
@@ -75,7 +75,6 @@ class NativeGateway(PortRequests):
 
     @property
     def connection(self) -> Connection:
-        """How the gateway is reached."""
         connection, told = self.link.connection, self.described
         if connection.state != "live" or told is None:
             return connection
@@ -87,11 +86,9 @@ class NativeGateway(PortRequests):
         return self.described.store_id if self.described is not None else None
 
     def now_ms(self) -> int:
-        """Return the gateway's time in ms since the Unix epoch."""
         return self.link.now_ms()
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:  # noqa: ARG002 - one reason covers all
-        """Return why an action is not possible now; None when it is."""
         connection, told = self.connection, self.described
         if not self.link.live or told is None:
             return self.not_connected()
@@ -101,11 +98,9 @@ class NativeGateway(PortRequests):
         return told.refusals.get(action)
 
     def unready(self) -> str | None:
-        """Return why nothing reaches the gateway now; None when it is reached."""
         return None if self.link.live and self.described is not None else self.not_connected()
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
-        """Return the effective send policy of a session."""
         return self.rules.send_decision(session)
 
     def native_tool(self, name: str) -> NativeTool | None:

@@ -22,7 +22,6 @@ from core.model.sessions import Session
 from core.model.wrappers import unwrapped
 from core.remote.hello import Hello, mapping, strings
 from core.remote.link import Link
-from core.remote.openclaw.dialect import LIST, list_params, row_of
 from core.remote.openclaw.features import Features
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.index import Said, SessionIndex
@@ -36,6 +35,7 @@ from core.rules.ruleset import RuleSet
 from core.tasks import Tasks
 from core.wire.scopes import ADMIN, READ, WRITE
 
+LIST: Final = "sessions.list"
 PAGE: Final = 200
 LIST_SECONDS: Final = 120.0
 """An older gateway with very many sessions takes that long."""
@@ -193,10 +193,17 @@ class GatewayCache:
                 self.follower.hint(key)
 
     async def _pages(self, *, archived: bool | str) -> list[Mapping[str, Any]]:
+        """Read the rows of the list, all at once where there are no pages.
+
+        Args:
+            archived: `"all"`, or whether those are wanted that are archived.
+        """
         rows: list[Mapping[str, Any]] = []
 
         def params() -> dict[str, Any]:
-            return list_params(self.features, PAGE, len(rows), archived=archived)
+            pages = {"limit": PAGE, "offset": len(rows), "includeLastMessage": True}
+            part = pages if self.features.takes(LIST, "offset") else {}
+            return self.features.pick(LIST, includeGlobal=True, includeUnknown=True, archived=archived, **part)
 
         while True:
             answer = await self.features.ask(LIST, params, timeout=LIST_SECONDS)
@@ -255,7 +262,7 @@ class GatewayCache:
         at = whole(message, "timestamp") or self.link.now_ms()
         counts = stored and not self.hub.wants(key)  # in a transcript that is followed, places come with the messages
         said = Said(text(message, "role") or "", unwrapped(words_of(message)), place if counts else None, at)
-        row = row_of(data)
+        row = _row_of(data)
         if row is None:
             self.index.heard(key, said)
         else:
@@ -269,7 +276,7 @@ class GatewayCache:
             self.follower.forget(key)
             self.index.remove(key)
             return
-        row = row_of(data)
+        row = _row_of(data)
         session = self.index.take(row) if row is not None else self.index.rows.get(key)
         if run_id is not None and phase == "start":
             self.live.begin(run_id, key, self._session_id(key))
@@ -369,6 +376,20 @@ class GatewayCache:
 def _failed(error: BaseException) -> None:
     if not isinstance(error, SwitchboardError):  # else the connection was lost: the next one catches up
         _log.error("what was missed was not read", exc_info=error)
+
+
+def _row_of(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the session's row that an event carries, None when it carries none.
+
+    The row comes nested, flat, or both; the nested one is whole.
+    """
+    nested = payload.get("session")
+    key = payload.get("sessionKey")
+    if isinstance(nested, Mapping):
+        return {"key": key, **nested}
+    if payload.get("sessionId") and "updatedAt" in payload:
+        return {**payload, "key": key}
+    return None
 
 
 def _at_work(rows: list[Mapping[str, Any]]) -> dict[str, str]:

@@ -74,7 +74,6 @@ class HubFeed(EventStream[Event]):
             self.put(delta)
 
     def unwatch(self, key: str | None) -> None:
-        """Want them no longer; None ends only what None began."""
         self.watched.discard(key)
 
     def _overflow(self, entry: Event) -> None:

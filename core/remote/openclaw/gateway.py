@@ -34,23 +34,18 @@ class OpenClawGateway(OpenClawReads, OpenClawWrites):
 
     @property
     def connection(self) -> Connection:
-        """How current the answers are."""
         return self._link.connection
 
     def now_ms(self) -> int:
-        """Return the gateway's time in ms since the Unix epoch."""
         return self._link.now_ms()
 
     def unready(self) -> str | None:
-        """Return why nothing reaches the gateway now; None when it is reached."""
         return self._known.unready()
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
-        """Return the effective send policy of a session; None where the gateway does not tell its rules."""
         return self._known.policy_of(session)
 
     def native_tool(self, name: str) -> NativeTool | None:
-        """Return a session tool that the gateway runs itself; None when it runs here, over this port."""
         return self._tools.native(name)
 
     def subscribe(self, after: Cursor | None = None) -> HubFeed:

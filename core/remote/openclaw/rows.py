@@ -142,16 +142,12 @@ def place_of(data: Mapping[str, Any]) -> int | None:
 
 def words_of(message: object) -> str:
     """Return the words of a message of an event, without what gateways wrap around them."""
-    data = mapping(message)
-    blocks = read_content(data.get("content"))
-    return "\n\n".join(str(block["text"]) for block in blocks if isinstance(block.get("text"), str))
+    return "\n\n".join(_said(message))
 
 
 def last_words_of(message: object) -> str:
     """Return what a run said last: its final message may hold all it said, each reply as a block."""
-    blocks = read_content(mapping(message).get("content"))
-    said = [str(block["text"]) for block in blocks if isinstance(block.get("text"), str)]
-    return said[-1] if said else ""
+    return next(reversed(_said(message)), "")
 
 
 def preview(words: str | None) -> str | None:
@@ -185,6 +181,11 @@ def rows_of(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """Return the objects of a field that is a list."""
     value = data.get(name)
     return [mapping(row) for row in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def _said(message: object) -> list[str]:
+    blocks = read_content(mapping(message).get("content"))
+    return [str(block["text"]) for block in blocks if isinstance(block.get("text"), str)]
 
 
 def _status(row: Mapping[str, Any]) -> RunState | None:

@@ -48,24 +48,23 @@ async def search_all(features: Features, query: str, keys: Keys, default: str) -
         Unavailable: It cannot search.
     """
     asked = {"query": query, "limit": MOST}
-    for search in (_at_once, _by_agent, _default_only):
-        if features.has(METHOD):
-            with contextlib.suppress(RequestNotTaken):
-                return await search(features, asked, keys, default)
+    if features.takes(METHOD, "scope"):
+        with contextlib.suppress(RequestNotTaken):
+            answer = await features.ask(METHOD, {**asked, "scope": EVERYTHING}, again=True)
+            return SearchAnswer(rows_of(answer, "results"))
+    if features.takes(METHOD, "sessionKeys"):
+        with contextlib.suppress(RequestNotTaken):
+            return SearchAnswer(await _by_agent(features, asked, keys))
+    if features.has(METHOD):
+        with contextlib.suppress(RequestNotTaken):
+            answer = await features.ask(METHOD, asked, again=True)
+            why = "this gateway searches its default agent only"
+            others = tuple(Unsearched(f"agent {name}", why) for name in keys if name != default)
+            return SearchAnswer(rows_of(answer, "results"), others)
     raise Unavailable(CANNOT)
 
 
-async def _at_once(features: Features, asked: Asked, keys: Keys, default: str) -> SearchAnswer:
-    del keys, default
-    if not features.takes(METHOD, "scope"):
-        raise RequestNotTaken("it has no scope")
-    return SearchAnswer(rows_of(await features.ask(METHOD, {**asked, "scope": EVERYTHING}, again=True), "results"))
-
-
-async def _by_agent(features: Features, asked: Asked, keys: Keys, default: str) -> SearchAnswer:
-    del default
-    if not features.takes(METHOD, "sessionKeys"):
-        raise RequestNotTaken("it takes no sessions")
+async def _by_agent(features: Features, asked: Asked, keys: Keys) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
     for agent_id, names in keys.items():
         for start in range(0, len(names), KEYS):
@@ -75,13 +74,7 @@ async def _by_agent(features: Features, asked: Asked, keys: Keys, default: str) 
                 return {**some, **features.pick(METHOD, agentId=agent_id)}
 
             rows += rows_of(await features.ask(METHOD, params, again=True), "results")
-    return SearchAnswer(rows)
-
-
-async def _default_only(features: Features, asked: Asked, keys: Keys, default: str) -> SearchAnswer:
-    answer = await features.ask(METHOD, asked, again=True)
-    others = [Unsearched(f"agent {name}", "this gateway searches its default agent only") for name in keys]
-    return SearchAnswer(rows_of(answer, "results"), tuple(each for each in others if each.place != f"agent {default}"))
+    return rows
 
 
 def scan(page: HistoryPage, query: str, limit: int, *, redacted: bool) -> list[SearchHit]:

@@ -1,18 +1,20 @@
 """Session tools that an OpenClaw gateway runs itself, where its owner opened them to calls over the wire."""
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, cast
 
 from core.gateway import Gateway, NativeTool
+from core.model import json_codec
 from core.model.access import Caller, Operator
-from core.model.errors import Forbidden, SwitchboardError, Unavailable
+from core.model.errors import Forbidden, Invalid, SwitchboardError, Unavailable
 from core.remote.hello import mapping
 from core.remote.openclaw.cache import GatewayCache
-from core.remote.openclaw.http import invoke_over_http
 from core.remote.openclaw.rows import text
-from core.remote.profile import Profile
+from core.remote.profile import Profile, check_open
 from core.remote.refusal import RequestNotTaken
+from core.remote.websocket import tls_context
 
 NATIVE: Final = frozenset({"sessions_send", "sessions_spawn"})
 """Only what needs the gateway: what follows a send or a spawn; everything else is the same over the port."""
@@ -83,7 +85,7 @@ class Tools:
         except RequestNotTaken:
             if self._profile.tls.fingerprint is not None or self._profile.token() is None:
                 raise ToolDenied(how_to_open(name), ("gateway.tools.allow",)) from None  # HTTP needs both
-            answer = await invoke_over_http(self._profile, name, args, session, patience)
+            answer = await _invoke_over_http(self._profile, name, args, session, patience)
         if answer.get("ok") is not True:
             raise _refused(name, mapping(answer.get("error")))
         result = mapping(answer.get("output") or answer.get("result"))
@@ -107,3 +109,37 @@ def _read_result(details: Mapping[str, Any]) -> dict[str, Any]:
     if "reply" in result or result.get("status") in {"ok", "accepted", "timeout"}:
         result["exchange"] = {"state": "unavailable"}
     return result
+
+
+async def _invoke_over_http(
+    profile: Profile, name: str, arguments: Mapping[str, Any], session: str, seconds: float
+) -> Mapping[str, Any]:
+    """Return the answer of `POST /tools/invoke`, also when it refuses; for gateways without `tools.invoke`.
+
+    Args:
+        seconds: How long the answer may take.
+
+    Raises:
+        Unavailable: There is no answer, or none that can be read.
+    """
+    import httpx
+
+    check_open(profile)
+    origin = profile.origin
+    url = f"{'https' if origin.secure else 'http'}{str(origin).removeprefix(origin.scheme)}/tools/invoke"
+    token = profile.token()
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    body = {"tool": name, "args": dict(arguments), "sessionKey": session}
+    verify = await asyncio.to_thread(tls_context, profile.tls)
+    try:
+        async with httpx.AsyncClient(
+            verify=verify,
+            follow_redirects=False,
+            timeout=httpx.Timeout(seconds, connect=10.0),
+            trust_env=not origin.loopback,
+        ) as client:
+            answer = await client.post(url, content=json_codec.encode(body), headers=headers)
+        return mapping(json_codec.heal(answer.content))
+    except (httpx.HTTPError, Invalid, ImportError) as error:  # a SOCKS proxy needs a library of its own
+        why = "its answer is not JSON" if isinstance(error, Invalid) else type(error).__name__
+        raise Unavailable(f"{profile.name or origin} did not take the call of {name}: {why}") from None

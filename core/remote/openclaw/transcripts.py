@@ -16,7 +16,6 @@ from core.model.errors import SwitchboardError
 from core.model.events import MessageAppended
 from core.model.messages import Message
 from core.remote.hello import mapping
-from core.remote.openclaw.dialect import HISTORY, HISTORY_LIMIT, history_params, reachable
 from core.remote.openclaw.features import Features
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.rows import hidden, place_of, read_message, text, whole
@@ -29,6 +28,11 @@ KNOWN: Final = 100
 KEPT: Final = 500
 MAX_CHARS: Final = 500_000
 """Characters of one text that are asked for; gateways cut longer ones."""
+HISTORY: Final = "chat.history"
+HISTORY_LIMIT: Final = 1000
+"""Messages that one request gives at most."""
+_SLACK: Final = 20
+"""Messages that may have come since the end of a history was last read."""
 _log: Final = logging.getLogger("switchboard.remote")
 
 
@@ -151,7 +155,7 @@ class Follower:
             name = page.session_id if page.session_id != cached.wire_id else f"{page.session_id}~{count}"
             cached = TranscriptCache(key, page.session_id, name, base=cached.base + cached.last)
             if min(page.rows, default=1) > 1:  # too long to tell message by message
-                cached.last, cached.first = newest, reachable(newest, self._features)
+                cached.last, cached.first = newest, self._reachable(newest)
             self._transcripts[key] = cached
             self._moved(cached)
         if newest > cached.last:
@@ -162,9 +166,7 @@ class Follower:
     def _opened(self, key: str, page: _Page, early: TranscriptCache | None) -> TranscriptCache:
         newest = max(page.rows, default=0)
         last = min(early.last, newest) if early is not None else newest
-        cached = TranscriptCache(
-            key, page.session_id, page.session_id, last=last, first=reachable(newest, self._features)
-        )
+        cached = TranscriptCache(key, page.session_id, page.session_id, last=last, first=self._reachable(newest))
         self._transcripts[key] = cached
         self._transcripts.move_to_end(key)
         _remember(cached, page)
@@ -207,10 +209,21 @@ class Follower:
                 return found
             offset = page.offset
 
+    def _reachable(self, last: int) -> int:
+        """Return the first place of a transcript that can be read when it ends at `last`."""
+        return 1 if self._features.takes(HISTORY, "offset") else max(1, last - HISTORY_LIMIT + 1)
+
     async def _fetch(self, key: str, limit: int, offset: int) -> _Page:
-        answer = await self._features.ask(
-            HISTORY, lambda: history_params(self._features, key, limit, offset, MAX_CHARS), again=True
-        )
+        """Read `limit` messages, those after the newest `offset`."""
+
+        def params() -> dict[str, Any]:
+            if self._features.takes(HISTORY, "offset"):
+                part = {"limit": limit, "offset": offset}
+            else:  # without pages it gives its newest ones, so that those before must be read with them
+                part = {"limit": min(limit + offset + _SLACK, HISTORY_LIMIT)}
+            return {"sessionKey": key, **part} | self._features.pick(HISTORY, maxChars=MAX_CHARS)
+
+        answer = await self._features.ask(HISTORY, params, again=True)
         messages: Sequence[object] = answer["messages"] if isinstance(answer.get("messages"), list) else ()
         rows = [mapping(message) for message in messages]
         total = whole(answer, "totalMessages")

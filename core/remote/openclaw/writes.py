@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from core.gateway import Action
 from core.model.access import ALL, Caller, Operator
-from core.model.commands import parse_command
+from core.model.commands import Command, parse_command
 from core.model.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 from core.model.exchanges import Delivery
 from core.model.ids import new_id
@@ -14,15 +14,16 @@ from core.model.messages import Draft, Message, text_of
 from core.model.runs import RunRequest, RunTicket
 from core.model.sessions import NewSession, Override, Session, SessionPatch
 from core.remote.hello import mapping, strings
-from core.remote.openclaw.cache import GatewayCache
-from core.remote.openclaw.commands import THEIRS, carry_out
-from core.remote.openclaw.dialect import LIST
+from core.remote.openclaw.cache import LIST, GatewayCache
 from core.remote.openclaw.rows import text
 from core.remote.openclaw.tools import Tools, how_to_open
 from core.wire.errors import SEND_BLOCKED
 from core.wire.scopes import ACTION_SCOPES, WRITE
 
 SEND_SECONDS: Final = 60.0
+POLICY_WORDS: Final[dict[str, str | None]] = {"on": "allow", "off": "deny", "inherit": None}
+THEIRS: Final = frozenset({"status"})
+"""Commands that the gateway carries out itself when they are sent as a message."""
 
 
 class OpenClawWrites:
@@ -42,7 +43,8 @@ class OpenClawWrites:
         key = session.key if session is not None else request.target
         command = parse_command(request.message) if request.provenance is None else None
         if command is not None and command.name not in THEIRS and session is not None:
-            return await carry_out(self, session, command, caller, run_id, self.refusal("spawn"))
+            answer = await self._carry_out(session.key, command, caller)
+            return RunTicket(run_id, session.key, session.session_id, "done", reply=answer)
         answer = await self._hand_over(request, session, key, run_id)
         run_id = text(answer, "runId") or run_id
         session_id = session.session_id if session is not None else ""
@@ -74,7 +76,6 @@ class OpenClawWrites:
         return stopped
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
-        """Change label, model, levels or send policy of a session."""
         fields = dict(patch.fields)
         unknown = fields.keys() - {"label", "model", "thinkingLevel", "verboseLevel", "sendPolicy"}
         if unknown:
@@ -97,7 +98,6 @@ class OpenClawWrites:
         return self._known.index.put(changed)
 
     async def reset(self, ref: str, caller: Caller) -> Session:  # noqa: ARG002
-        """Give the session an empty transcript."""
         self._check("reset")
         session = self._known.find(ref, ALL)
         if session.status == "running":
@@ -108,7 +108,6 @@ class OpenClawWrites:
         return self._known.index.rows.get(session.key, session)
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:  # noqa: ARG002
-        """Take a session out of the list, or bring it back."""
         self._check("archive")
         session = self._known.find(ref, ALL)
 
@@ -120,7 +119,6 @@ class OpenClawWrites:
         return self._known.index.put(session._replace(archived_at=self._known.link.now_ms() if archived else None))
 
     async def create(self, new: NewSession, caller: Caller) -> Session:
-        """Make a session without a message."""
         self._check("create")
         if not isinstance(caller, Operator):
             raise Forbidden("only the operator creates sessions", ("operator",))
@@ -144,7 +142,6 @@ class OpenClawWrites:
         return session
 
     async def delete(self, ref: str, caller: Caller) -> None:  # noqa: ARG002
-        """Remove a session for good."""
         session = self._known.find(ref, ALL)
         self._check("delete", session.key)
         await self._known.features.ask("sessions.delete", {"key": session.key}, again=True)
@@ -174,7 +171,6 @@ class OpenClawWrites:
         return await self.retry_delivery(delivery_id, caller)
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:
-        """Return why an action is not possible here, in one sentence; None when it is."""
         if (unready := self._known.unready()) is not None:
             return unready
         needed = self._needed(action)
@@ -215,6 +211,27 @@ class OpenClawWrites:
     def _archives(self) -> bool:
         """Whether sessions can be archived, and be found again."""
         return self._known.features.takes("sessions.patch", "archived") and self._known.features.takes(LIST, "archived")
+
+    async def _carry_out(self, key: str, command: Command, caller: Caller) -> str:
+        """Carry out a command of ours, since theirs are said in other ways or not at all; return what to answer."""
+        argument = command.argument or None
+        match command.name:
+            case "send":
+                patch = SessionPatch({"sendPolicy": POLICY_WORDS[argument or ""]})
+                return f"send policy: {(await self.patch(key, patch, caller)).send_policy or 'inherit'}"
+            case "model" | "label":
+                await self.patch(key, SessionPatch({command.name: argument}), caller)
+                return f"{command.name}: {argument or 'removed'}"
+            case "abort":
+                return f"{len(await self.abort(key, caller))} stopped"
+            case "reset":
+                await self.reset(key, caller)
+                return "an empty transcript has begun"
+            case "archive":
+                await self.archive(key, caller, archived=True)
+                return "archived"
+            case _:
+                raise Unavailable(self.refusal("spawn") or f"/{command.name} is not a command of this gateway")
 
     def _target(self, request: RunRequest) -> Session | None:
         """Return the session that a message is for, None for one that it makes.
