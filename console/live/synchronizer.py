@@ -87,10 +87,10 @@ class Synchronizer:
     def configure(self) -> None:
         """Take over the gateway's rules."""
         gateway = self._gateway
-        agents = {name: gateway.rules_of(joined(name, "")).default_agent for name in gateway.names}
+        agents = {name: gateway.of(joined(name, "")).rules.default_agent for name in gateway.names}
         self._book.configure(self._view_model.main_key, agents)
         for name in gateway.names:  # the list may have been read before anybody knew which they are
-            for key in gateway.rules_of(joined(name, "")).unlisted:
+            for key in gateway.of(joined(name, "")).rules.unlisted:
                 self._book.remove(joined(name, key))
         self._changes.noted.all = True
         self._changes.tell()

@@ -157,7 +157,7 @@ class Transcripts:
         return [key for key in self.opened if split(key)[0] == gateway]
 
     def _check_reached(self, key: str) -> None:
-        connection = self._gateway.reach(key)
+        connection = self._gateway.of(key).connection
         if connection.state not in REACHED:
             name = connection.name or LOCAL
             raise Unavailable(f"{name} is not connected: what was not read yet can be read when it is")

@@ -49,7 +49,7 @@ class PolicyFacts:
         Raises:
             Invalid: It names no session and no key.
         """
-        rules, told = self._view_model.gateway.rules_of(text), self._are_told(text)
+        rules, told = self._view_model.gateway.of(text).rules, self._are_told(text)
         return subject_of(text, rules, self._view_model.book.rows, self._view_model.book.overrides, told=told)
 
     def _are_told(self, key: str) -> bool:
@@ -81,7 +81,7 @@ class PolicyFacts:
 
     def rules(self, subject: Subject) -> list[Fact]:
         """Return the rules, which of them apply, and the overrides."""
-        policy = self._view_model.gateway.rules_of(subject.key).send_policy
+        policy = self._view_model.gateway.of(subject.key).rules.send_policy
         if not self._are_told(subject.key):
             facts = [Fact("", "RULES", heading=True), Fact("unknown", NOT_TOLD, "warning")]
             return [*facts, *self._overrides(subject)]
@@ -137,7 +137,7 @@ class PolicyFacts:
 
     def agent(self, subject: Subject) -> list[Fact]:
         """Return what the agent of the session may see, spawn and use."""
-        rules = self._view_model.gateway.rules_of(subject.key)
+        rules = self._view_model.gateway.of(subject.key).rules
         if not self._are_told(subject.key):
             return [Fact("", "WHAT ITS AGENT MAY", heading=True), Fact("unknown", NOT_TOLD, "warning")]
         agent_id = agent_of(subject, rules)

@@ -59,7 +59,7 @@ class Details(Widget):
             lines.append(("messages", "unknown: the rules are not told here", "muted"))
         lines.append(("override", session.send_policy or "inherit", "text"))
         if row.policy is not None:
-            policy = self._view_model.gateway.rules_of(session.key).send_policy
+            policy = self._view_model.gateway.of(session.key).rules.send_policy
             for number, rule in enumerate(policy.rules, 1):
                 lines.append((f"rule {number}", f"{rule.action}: {rule.match.words}", "muted"))
             lines.append(("default", policy.default, "muted"))

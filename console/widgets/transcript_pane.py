@@ -108,7 +108,7 @@ class TranscriptPane(Vertical):
         """Return what is to be said of the way to the gateway of a session; nothing while it is reached."""
         if self._view_model.silent_ms(key) is None:
             return ""
-        connection = self._view_model.gateway.reach(key)
+        connection = self._view_model.gateway.of(key).connection
         words = (f"{title(connection)} {connection.state}", data_age(connection, self._view_model.wall_ms()))
         return ", ".join(filter(None, words))
 

@@ -97,7 +97,7 @@ class MultiGateway(DelegatingGateway):
         return name if name in self._members else self.home
 
     def of(self, ref: str) -> Gateway:
-        """Return the gateway that a key or id belongs to."""
+        """Return the gateway that a key or id belongs to; the keys in its rules carry no name."""
         return self._members[self.owner(ref)]
 
     def connections(self) -> tuple[Connection, ...]:
@@ -108,20 +108,12 @@ class MultiGateway(DelegatingGateway):
         """Return the names of the gateways that answer."""
         return {name for name, gateway in self._members.items() if gateway.connection.state in REACHED}
 
-    def reach(self, ref: str) -> Connection:
-        """Return how the gateway of a key or id is reached."""
-        return self.of(ref).connection
-
     # Standing facts
 
     @property
     def rules(self) -> RuleSet:
         """The rules in force at home."""
         return self._home.rules
-
-    def rules_of(self, ref: str) -> RuleSet:
-        """Return the rules in force where a key or id belongs; the keys in them carry no name."""
-        return self.of(ref).rules
 
     @property
     def connection(self) -> Connection:

@@ -19,6 +19,7 @@ DEFAULT_TICK: Final = 30.0
 MAX_TICK: Final = 600.0
 CLIENT_ID: Final = "cli"
 CLIENT_MODE: Final = "cli"
+ROLE: Final = "operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,6 @@ class Claim:
 
     nonce: str
     signed_at: int
-    client_id: str
-    client_mode: str
-    role: str
     scopes: tuple[str, ...]
     platform: str
 
@@ -81,12 +79,12 @@ class HelloRequest:
                 "platform": system,
                 "mode": CLIENT_MODE,
             },
-            "role": "operator",
+            "role": ROLE,
             "scopes": list(self.scopes),
             "caps": list(self.caps),
         }
         if self.passport is not None:
-            claim = Claim(nonce, signed_at, CLIENT_ID, CLIENT_MODE, "operator", self.scopes, system)
+            claim = Claim(nonce, signed_at, self.scopes, system)
             params |= await self.passport.prove(claim)
         return params
 

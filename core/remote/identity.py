@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from core.files import make_secret, read_secret
 from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
-from core.remote.hello import Claim
+from core.remote.hello import CLIENT_ID, CLIENT_MODE, ROLE, Claim
 
 _FILE: Final = Path("identity", "device.json")
 _RAW_BYTES: Final = 32
@@ -39,9 +39,9 @@ class DeviceIdentity:
             (
                 "v3",
                 self.id,
-                claim.client_id,
-                claim.client_mode,
-                claim.role,
+                CLIENT_ID,
+                CLIENT_MODE,
+                ROLE,
                 ",".join(claim.scopes),
                 str(claim.signed_at),
                 token,

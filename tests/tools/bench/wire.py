@@ -71,7 +71,7 @@ class Wire:
         challenge = await wire._challenge
         device = load_device(address.state)
         system = platform.system().lower()
-        claim = Claim(challenge["nonce"], challenge["ts"], CLIENT_ID, CLIENT_MODE, "operator", SCOPES, system)
+        claim = Claim(challenge["nonce"], challenge["ts"], SCOPES, system)
         await wire.call(
             "connect",
             {
