@@ -1,13 +1,5 @@
 """Every error that reaches a person or a client.
 
-SwitchboardError
-├── Unauthorized  the gateway does not know who asks: no token, a wrong one, a device that is not paired
-├── Invalid       what was asked for cannot be meant: fix the words and ask again
-├── Forbidden     a rule, a policy or a missing scope refuses it
-├── NotFound      the thing named does not exist
-├── Conflict      it changed meanwhile, or somebody else holds it
-└── Unavailable   it cannot be done right now: disk full, no model, shutting down
-
 Each has a stable `code`, one clear sentence, and the exit code of the command line (architecture#errors). What a tool
 refuses by policy or visibility is a result with a `status`, not an error.
 """

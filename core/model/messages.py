@@ -108,9 +108,9 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A message before the store has given it an id, a place and a time."""
+class Draft(NamedTuple):
+    """A message before the store has given it an id, a place and a time: what `Message` has between these and the
+    run."""
 
     role: Role
     content: tuple[Block, ...]

@@ -59,18 +59,18 @@ class Run(NamedTuple):
     requester: str | None
     input_seq: int
     accepted_at: int
-    started_at: int | None
-    ended_at: int | None
-    reply_seq: int | None
-    error: str | None
-    model: str | None
-    thinking: str | None
-    timeout_ms: int
-    exchange: str | None
-    turn: int
-    root: str | None
-    attempts: int
-    usage: Usage
+    started_at: int | None = None
+    ended_at: int | None = None
+    reply_seq: int | None = None
+    error: str | None = None
+    model: str | None = None
+    thinking: str | None = None
+    timeout_ms: int = 0
+    exchange: str | None = None
+    turn: int = 0
+    root: str | None = None
+    attempts: int = 0
+    usage: Usage = Usage()
 
     @property
     def live(self) -> bool:
@@ -80,29 +80,7 @@ class Run(NamedTuple):
 
 def bare_run(run_id: str, key: str, session_id: str, kind: RunKind, state: RunState, accepted_at: int) -> Run:
     """Return a run of which nothing else is known."""
-    return Run(
-        run_id,
-        key,
-        session_id,
-        rev=0,
-        kind=kind,
-        state=state,
-        requester=None,
-        input_seq=0,
-        accepted_at=accepted_at,
-        started_at=None,
-        ended_at=None,
-        reply_seq=None,
-        error=None,
-        model=None,
-        thinking=None,
-        timeout_ms=0,
-        exchange=None,
-        turn=0,
-        root=None,
-        attempts=0,
-        usage=Usage(),
-    )
+    return Run(run_id, key, session_id, 0, kind, state, requester=None, input_seq=0, accepted_at=accepted_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from core.runtime.following import Following
 from core.runtime.readiness import Readiness
 from core.runtime.reading import Reading
 from core.runtime.runs.waiters import Waiters
-from core.runtime.start_gate import StartGate
 from core.runtime.transcript_files import TranscriptFiles
 from core.store import changes, sessions
 from core.store.database import Store, last_rev, store_id
@@ -48,9 +47,6 @@ class Runtime(DelegatingGateway):
     """
 
     def __init__(self, store: Store) -> None:
-        def tell() -> None:
-            self.hub.passing(ConnectionChanged(self.connection))
-
         self.store = store
         self.settings: Settings | None = None
         self.hub = EventHub(_changed_since(store), self.reply_under_way, store.read(last_rev))
@@ -59,10 +55,11 @@ class Runtime(DelegatingGateway):
         self._waiters = Waiters(store)
         self._files = TranscriptFiles(store)
         self._following = Following(store, self.hub, self._publish)
-        self._gate = StartGate(tell)
-        self._reading = Reading(store, self._waiters, self._following, self._gate, lambda: self.settings)
+        self._start_over = asyncio.Event()
+        self._start_over.set()
+        self._reading = Reading(store, self._waiters, self._following, self._start_over, lambda: self.settings)
         self._notice = ""
-        self.readiness: Final = Readiness(store, tell)
+        self.readiness: Final = Readiness(store, self._tell)
         store.publish = self._publish
 
     @classmethod
@@ -81,12 +78,12 @@ class Runtime(DelegatingGateway):
     def expect_start(self) -> None:
         """Let what is wanted here wait until `start`, `ask` or `follow_owner` is done, instead of refusing it."""
         if self._work is None and self._following.owner is None:
-            self._gate.expect()
+            self._start_over.clear()
 
     def expect_no_start(self) -> None:
         """Do or refuse at once what is wanted from now on, and what has waited."""
-        if self._gate.expected:
-            self._gate.open()
+        if not self._start_over.is_set():
+            self._over()
 
     async def start(
         self,
@@ -126,7 +123,7 @@ class Runtime(DelegatingGateway):
         self._work = work
         self.readiness.begin()
         self._following.taken_over()
-        self._gate.open()
+        self._over()
         work.begin()
         self._files.begin()
 
@@ -141,7 +138,7 @@ class Runtime(DelegatingGateway):
         self.settings = settings
         self._following.look_no_more()
         self._following.ask(owner)
-        self._gate.open()
+        self._over()
 
     async def hear(self) -> None:
         """Publish what the owner tells of, until it has left; what is wanted then waits for who comes next."""
@@ -149,7 +146,7 @@ class Runtime(DelegatingGateway):
             await self._following.hear()
         finally:
             self.expect_start()
-            self.hub.passing(ConnectionChanged(self.connection))
+            self._tell()
 
     def configure(self, settings: "Settings") -> None:
         """Take over new settings: for runs that begin from now on, and for every decision."""
@@ -171,7 +168,7 @@ class Runtime(DelegatingGateway):
             await self._work.close()
             self._work = None
         self._waiters.close()
-        self._gate.close()
+        self._start_over.set()
         await self._files.finish()
         self.hub.close()
         await self.store.aclose()
@@ -230,7 +227,7 @@ class Runtime(DelegatingGateway):
             return Connection("live", asked.connection.detail or self._notice)
         if self._work is not None:
             return Connection("live", self.readiness.problem or self._notice)
-        if self._gate.expected:
+        if not self._start_over.is_set():
             return Connection("starting")
         owned = f"owned by {owner.words}, which does not answer: " if (owner := self.owner) else ""
         return Connection("reading", f"{owned}reading only")
@@ -274,7 +271,7 @@ class Runtime(DelegatingGateway):
             Conflict: Another process owns it and does not answer.
             Unavailable: This process has not taken it over.
         """
-        await self._gate.passed()
+        await self._start_over.wait()
         writer = self._work or self._following.owner
         if writer is None:
             if (owner := self.owner) is not None:
@@ -287,7 +284,7 @@ class Runtime(DelegatingGateway):
         if self._work is not None:
             return await self._work.start_run(request, caller)
         request = replace(request, run_id=request.run_id or new_id())  # an owner that dies may have accepted it
-        await self._gate.passed()
+        await self._start_over.wait()
         asked = self._following.owner
         try:
             return await (await self._writes()).start_run(request, caller)
@@ -299,6 +296,14 @@ class Runtime(DelegatingGateway):
             return await (await self._writes()).start_run(request, caller)
 
     # Inside
+
+    def _over(self) -> None:
+        """Let go on what has waited for a start, and tell."""
+        self._start_over.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        self.hub.passing(ConnectionChanged(self.connection))
 
     def _publish(self, events: Sequence[DurableEvent]) -> None:
         """Queue the runs that were accepted, see to those that ended, tell the subscribers."""

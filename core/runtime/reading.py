@@ -1,5 +1,6 @@
 """What a runtime answers without changing anything: from its store, and from the settings that are in force."""
 
+import asyncio
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,7 +14,6 @@ from core.model.sessions import HistoryPage, SearchHit, Session, SessionPage, Se
 from core.rules.ruleset import RuleSet
 from core.runtime.following import Following
 from core.runtime.runs.waiters import Waiters
-from core.runtime.start_gate import StartGate
 from core.store import deliveries, exchanges, jsonl, messages, runs, search, sessions
 from core.store.database import Db, Store
 
@@ -29,6 +29,7 @@ class Reading:
     """The reads of a runtime; see `core.gateway.Reads`.
 
     Args:
+        start_over: Set, except while a start is expected.
         settings: Returns those of this process; None before the configuration was read.
     """
 
@@ -37,13 +38,13 @@ class Reading:
         store: Store,
         waiters: Waiters,
         following: Following,
-        gate: StartGate,
+        start_over: asyncio.Event,
         settings: "Callable[[], Settings | None]",
     ) -> None:
         self._store = store
         self._waiters = waiters
         self._following = following
-        self._gate = gate
+        self._start_over = start_over
         self._settings = settings
 
     @property
@@ -166,7 +167,7 @@ class Reading:
         return self.rules.unlisted if known else ("unknown",)
 
     async def _configured(self) -> "Settings":
-        await self._gate.passed()
+        await self._start_over.wait()
         settings = self._settings()
         if settings is None:
             raise Unavailable("the configuration has not been read yet")

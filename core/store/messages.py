@@ -37,29 +37,14 @@ def append(tx: Tx, key: str, draft: Draft, run_id: str | None = None, *, preview
     )
     if session is None:
         raise NotFound(f"session {key} does not exist any more")
-    seq = session.last_seq
-    message = Message(
-        id=new_id(),
-        seq=seq,
-        timestamp=tx.now,
-        role=draft.role,
-        content=draft.content,
-        provenance=draft.provenance,
-        usage=draft.usage,
-        model=draft.model,
-        stop_reason=draft.stop_reason,
-        tool_call_id=draft.tool_call_id,
-        tool_name=draft.tool_name,
-        is_error=draft.is_error,
-        run_id=run_id,
-    )
+    message = Message(new_id(), session.last_seq, tx.now, *draft, run_id)
     message, body = message.storable()
     rev = tx.next_rev()
     short = brief(message) if len(body) > BRIEF_TOOL_CHARS else message
     cursor = tx.db.execute(
         "INSERT INTO messages (session, seq, rev, role, run_id, brief, body)"
         " VALUES ((SELECT id FROM sessions WHERE key = ?), ?, ?, ?, ?, ?, ?)",
-        (key, seq, rev, message.role, run_id, None if short is message else short.encode(), body),
+        (key, session.last_seq, rev, message.role, run_id, None if short is message else short.encode(), body),
     )
     index_message(tx, cursor.lastrowid or 0, message)
     tx.events.append(MessageAppended(rev, key, session.session_id, message))

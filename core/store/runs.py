@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from core.model.errors import Conflict
 from core.model.events import RunChanged
-from core.model.messages import Usage
+from core.model.messages import Draft, Usage
 from core.model.runs import NEXT_STATES, Run, RunKind, RunRequest, RunState, bare_run
 from core.model.sessions import Session
 from core.store import sessions
@@ -50,12 +50,13 @@ class End:
     """How a run ended.
 
     Attributes:
+        last_words: The reply, or what had been said of it; the first becomes the run's reply.
         context_window: The model's window in tokens, None when unknown.
         died: Of an interrupted run: its process died, nobody chose that end.
     """
 
     state: RunState
-    reply_seq: int | None = None
+    last_words: tuple[Draft, ...] = ()
     error: str | None = None
     usage: Usage = Usage()
     model: str | None = None
@@ -100,7 +101,7 @@ def begin_again(tx: Tx, run: Run) -> Run:
     return _update(tx, run.run_id, state="queued", started_at=None, attempts=run.attempts + 1)
 
 
-def end(tx: Tx, run_id: str, end: End) -> Run:
+def end(tx: Tx, run_id: str, end: End, reply_seq: int | None = None) -> Run:
     """Give a run its last state; the session's totals follow.
 
     Raises:
@@ -132,7 +133,7 @@ def end(tx: Tx, run_id: str, end: End) -> Run:
         run_id,
         state=end.state,
         ended_at=tx.now,
-        reply_seq=end.reply_seq,
+        reply_seq=reply_seq,
         error=end.error,
         model=run.model if end.model is None else end.model,
         **dict(zip(_USAGE_COLUMNS, astuple(usage), strict=True)),

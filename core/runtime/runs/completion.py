@@ -1,8 +1,6 @@
 """The one transaction that ends a run, however it ends: last words, last state, and what follows from it
 (architecture#transactions)."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from core.config.settings import Settings
@@ -17,26 +15,23 @@ MAX_ATTEMPTS: Final = 1
 """How often a step of an exchange is begun again after its process stopped (S11)."""
 
 
-def end_run(tx: Tx, run: Run, end: End, settings: Settings, last_words: Sequence[Draft] = ()) -> Run:
+def end_run(tx: Tx, run: Run, end: End, settings: Settings) -> Run:
     """Write how a run ended, and what that starts.
 
     A run of an exchange that was interrupted before it wrote anything is queued again instead, once: a turn of the loop
     or an announce step in any case, a first run when its process died.
-
-    Args:
-        last_words: The reply, or what had been said of it; the first becomes the run's reply.
     """
     written = messages.of_run(tx.db, run.run_id, run.key, run.input_seq)
     if end.state == "interrupted" and not written and run.attempts < MAX_ATTEMPTS and _goes_on(run, end):
         return runs.begin_again(tx, run)
     for call_id, name in unanswered_calls(written):
         messages.append(tx, run.key, _no_answer(call_id, name, end), run.run_id)
-    replies = [messages.append(tx, run.key, draft, run.run_id) for draft in last_words]
+    replies = [messages.append(tx, run.key, draft, run.run_id) for draft in end.last_words]
     if end.error is not None:
         messages.append(tx, run.key, note_draft(end.error, end.state), run.run_id)
     if run.state == "running":
         sessions.update(tx, run.key, system_sent=1)
-    ended = runs.end(tx, run.run_id, replace(end, reply_seq=replies[0].seq if replies else None))
+    ended = runs.end(tx, run.run_id, end, replies[0].seq if replies else None)
     steps.follow(tx, ended, settings)
     return ended
 

@@ -14,7 +14,7 @@ from core.model.keys import parse
 from core.model.runs import Run
 from core.runtime.runs.completion import end_run
 from core.runtime.runs.scheduler import Pool, Scheduler
-from core.runtime.runs.turn import Ended, Turns
+from core.runtime.runs.turn import Turns
 from core.store import runs, sessions
 from core.store.database import Store, Tx
 from core.store.runs import End
@@ -37,7 +37,7 @@ class _Active:
     """
 
     task: asyncio.Task[None] | None = None
-    turn: asyncio.Task[Ended] | None = None
+    turn: asyncio.Task[End] | None = None
     stopped: End | None = None
 
     def stop(self, end: End) -> None:
@@ -164,21 +164,21 @@ class Engine:
             async with self._changed:
                 self._changed.notify_all()
 
-    async def _end(self, run: Run, ended: Ended) -> None:
+    async def _end(self, run: Run, end: End) -> None:
         """Write the end of a run; one whose last words cannot be stored still ends."""
         settings = self._settings()
         try:
-            await self._write(lambda tx: end_run(tx, run, ended.end, settings, ended.last_words))
+            await self._write(lambda tx: end_run(tx, run, end, settings))
         except (Invalid, ValueError, TypeError) as error:
             _log.exception("the last words of run %s cannot be stored", run.run_id)
             why = error.message if isinstance(error, Invalid) else f"{type(error).__name__} (see the log)"
             failed = End("error", error=f"what the agent said last cannot be stored: {why}")
             await self._write(lambda tx: end_run(tx, run, failed, settings))
 
-    async def _take_turn(self, run: Run, active: _Active) -> Ended:
+    async def _take_turn(self, run: Run, active: _Active) -> End:
         """Let the agent work until it is done, stopped, or out of time."""
         if active.stopped is not None:
-            return Ended(active.stopped)
+            return active.stopped
         unasked = End("interrupted", error=STOPPED)
         turn = self._turns.run(run, self._settings(), lambda: active.stopped or unasked, self.waiting)
         active.turn = asyncio.create_task(turn, name=f"turn of {run.run_id}")
@@ -186,7 +186,7 @@ class Engine:
         await asyncio.wait([active.turn])
         if watchdog is not None:
             watchdog.cancel()
-        return Ended(active.stopped or unasked) if active.turn.cancelled() else active.turn.result()
+        return (active.stopped or unasked) if active.turn.cancelled() else active.turn.result()
 
     async def _write(self, function: Callable[[Tx], object]) -> Run | None:
         """Write what must be written, trying again while the store cannot; a closed engine leaves it to recovery."""

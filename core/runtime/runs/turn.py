@@ -46,14 +46,6 @@ Waiting = Callable[[Run], AbstractAsyncContextManager[None]]
 _log = logging.getLogger("switchboard.turn")
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What a turn came to: how it ended and what it said last."""
-
-    end: End
-    last_words: tuple[Draft, ...] = ()
-
-
 @dataclass(slots=True)
 class _Spent:
     """What the calls of one turn have used so far."""
@@ -83,7 +75,7 @@ class Turns:
         self._gateway = gateway
         self._backends = backends
 
-    async def run(self, run: Run, settings: Settings, stopped: Callable[[], End], waiting: Waiting) -> Ended:
+    async def run(self, run: Run, settings: Settings, stopped: Callable[[], End], waiting: Waiting) -> End:
         """Run a turn to its end; never raises, whatever the agent does.
 
         Args:
@@ -114,20 +106,20 @@ class Turns:
             live.clear()
             self.live.pop(run.key, None)
 
-    async def _drive(self, run: Run, turn: Turn, live: RunningReply, spent: _Spent) -> Ended:
+    async def _drive(self, run: Run, turn: Turn, live: RunningReply, spent: _Spent) -> End:
         """Take the agent's events until its last word."""
         async with contextlib.aclosing(self._backends(turn.model).run(turn)) as events:
             final = await self._take(run, events, live, spent)
         if final is None:
             raise AgentFailure("the agent ended its turn without a reply")
-        end = End(
+        return End(
             "done",
+            (_draft(final),),
             usage=spent.total,
             model=spent.model or (turn.model.ref if turn.model else BUILTIN_MODEL),
             last_call=spent.last,
             context_window=turn.model.context_window if turn.model else None,
         )
-        return Ended(end, (_draft(final),))
 
     async def _take(
         self, run: Run, events: AsyncGenerator[AgentEvent, None], live: RunningReply, spent: _Spent
@@ -153,14 +145,13 @@ class Turns:
     async def _append(self, run: Run, draft: Draft) -> None:
         await self._store.write(lambda tx: messages.append(tx, run.key, draft, run.run_id))
 
-    def _cut_short(self, end: End, live: RunningReply, spent: _Spent, model: ModelSettings | None) -> Ended:
+    def _cut_short(self, end: End, live: RunningReply, spent: _Spent, model: ModelSettings | None) -> End:
         """Keep what was said before the turn failed or was stopped."""
         content = live.content()
         reason = "aborted" if end.state in {"aborted", "timed_out"} else "error"
-        words = (
-            (Draft("assistant", content, model=model.ref if model else None, stop_reason=reason),) if content else ()
-        )
-        return Ended(End(end.state, error=end.error, usage=spent.total, model=spent.model, last_call=spent.last), words)
+        said = Draft("assistant", content, model=model.ref if model else None, stop_reason=reason)
+        words = (said,) if content else ()
+        return End(end.state, words, end.error, usage=spent.total, model=spent.model, last_call=spent.last)
 
     async def _turn(self, run: Run, session: Session, settings: Settings, waiting: Waiting) -> Turn:
         agent = settings.agent(session.agent_id)
