@@ -14,7 +14,7 @@ from core.model.sessions import Session
 from core.rules.limits import ALLOW_AGENTS_CONTROL, CHILDREN_CONTROL, DEPTH_CONTROL, SANDBOX_CONTROL, self_send
 from core.runtime.authority import identified
 from core.store import exchanges, messages, runs, sessions
-from core.store.database import Tx
+from core.store.database import Db, Tx
 from core.store.exchanges import NewExchange
 from core.store.runs import NewRun
 
@@ -82,36 +82,49 @@ def accept(
         return Accepted(known, created=False, fresh=False)
     if request.run_id is not None:
         check_free(tx, request.run_id)
-    if request.spawn is not None:
-        return _accept_spawn(tx, request, request.spawn, caller, settings, files or ChildFiles(), (run_id, print_))
-    session, created = _target(tx, request, caller, settings)
-    requester = requester_of(caller)
+    root, spawn = root_of(tx, caller), request.spawn
+    if spawn is None:
+        requester = requester_of(caller)
+        session, created = _addressed(tx, request, requester, root, caller, settings)
+        message = messages.append(tx, session.key, user_draft(request.message, request.provenance), run_id)
+        limit, turns = request.timeout_ms or 0, settings.max_ping_pong_turns
+        new = NewRun(run_id, "turn", message.seq, print_, requester, timeout_ms=limit, root=root)
+        exchange = None
+        if requester is not None:
+            exchange = NewExchange(run_id, "send", requester, session.key, turns, message.seq, root or run_id)
+    else:
+        files, requester, created = files or ChildFiles(), spawn.requester, True
+        session = _child(tx, spawn, caller, settings, files.child_id)
+        draft = Draft("user", (text_block(request.message), *files.contents))
+        message = messages.append(tx, session.key, draft, run_id)
+        limit = settings.subagent_timeout_ms if request.timeout_ms is None else request.timeout_ms
+        new = NewRun(run_id, "subagent", message.seq, print_, requester, spawn.model, spawn.thinking, limit, root=root)
+        exchange = NewExchange(run_id, "spawn", requester, session.key, 0, message.seq, root or run_id, spawn.cleanup)
+    run = runs.accept(tx, session, new if exchange is None else new._replace(exchange=run_id))
+    if exchange is not None:
+        exchanges.begin(tx, exchange)
+    return Accepted(run, created=created, fresh=True)
+
+
+def _addressed(
+    tx: Tx, request: RunRequest, requester: str | None, root: str | None, caller: Caller, settings: Settings
+) -> tuple[Session, bool]:
+    """Return the session a message is for and whether it was made now, if every rule allows the message."""
+    session, created = target_of(tx, request, caller, settings)
     for key in (session.key, requester):
         check_harness(key)
     refusal = self_send(requester, session.key)
     if refusal is not None:
         raise Invalid(refusal)
-    allow(session, settings)
-    root = root_of(tx, caller)
-    check_hops(tx, root, settings)
+    decision = settings.rules.send_decision(session)
+    if not decision.allowed:
+        raise Forbidden(f"{session.key}: {decision.refusal}", decision.decided_by)
+    if root is not None and exchanges.hops(tx.db, root) >= settings.max_hops:  # agents must not talk in circles
+        sentence = f"one message has already caused {settings.max_hops} sends between sessions, which is the limit"
+        raise Forbidden(f"{sentence} ({MAX_HOPS_CONTROL}): answer with what you have", (MAX_HOPS_CONTROL,))
     if session.kind == "main" and session.channel == "unknown":
         sessions.update(tx, session.key, channel="webchat", last_channel="webchat")
-    message = messages.append(tx, session.key, user_draft(request.message, request.provenance), run_id)
-    new = NewRun(
-        run_id,
-        "turn",
-        message.seq,
-        print_,
-        requester,
-        timeout_ms=request.timeout_ms or 0,
-        exchange=run_id if requester is not None else None,
-        root=root,
-    )
-    run = runs.accept(tx, session, new)
-    if requester is not None:
-        turns = settings.max_ping_pong_turns
-        exchanges.begin(tx, NewExchange(run_id, "send", requester, session.key, turns, message.seq, root or run_id))
-    return Accepted(run, created=created, fresh=True)
+    return session, created
 
 
 def check_free(tx: Tx, run_id: str) -> None:
@@ -137,55 +150,24 @@ def root_of(tx: Tx, caller: Caller) -> str | None:
     return (run.root or run.run_id) if run is not None else None
 
 
-def check_hops(tx: Tx, root: str | None, settings: Settings) -> None:
-    """Refuse a send when one message has already caused as many as it may: agents must not talk in circles.
-
-    Raises:
-        Forbidden: The hop budget is used up.
-    """
-    if root is not None and exchanges.hops(tx.db, root) >= settings.max_hops:
-        sentence = f"one message has already caused {settings.max_hops} sends between sessions, which is the limit"
-        raise Forbidden(f"{sentence} ({MAX_HOPS_CONTROL}): answer with what you have", (MAX_HOPS_CONTROL,))
-
-
-def allow(session: Session, settings: Settings) -> None:
-    """Refuse a message to a session whose send policy denies it (P4).
-
-    Raises:
-        Forbidden: With the controls that decided.
-    """
-    decision = settings.rules.send_decision(session)
-    if not decision.allowed:
-        raise Forbidden(f"{session.key}: {decision.refusal}", decision.decided_by)
-
-
-def current(tx: Tx, ref: str, caller: Caller, settings: Settings) -> Session:
+def current(db: Db, ref: str, caller: Caller, settings: Settings) -> Session:
     """Return the session that a mutation means.
 
     Raises:
         NotFound: There is none that this caller may see.
-        Conflict: The id is of a transcript that a reset has ended.
+        Conflict: The reference is the id of a transcript that a reset has ended since the caller looked at it.
     """
-    scope = settings.rules.grant(identified(tx.db, caller)).scope
-    session = sessions.named(tx.db, ref, scope)
-    check_current(session, ref)
+    session = sessions.named(db, ref, settings.rules.grant(identified(db, caller)).scope)
+    if ref not in {session.key, session.session_id}:
+        raise Conflict(f"session {session.key} was reset meanwhile: look at it again before you change it")
     return session
 
 
-def check_current(session: Session, ref: str) -> None:
-    """Refuse to change a session that was reset since the caller looked at it.
-
-    Raises:
-        Conflict: The reference is the id of a transcript that has ended.
-    """
-    if ref not in {session.key, session.session_id}:
-        raise Conflict(f"session {session.key} was reset meanwhile: look at it again before you change it")
-
-
-def _target(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> tuple[Session, bool]:
-    """Return the session a message is for, creating it when the operator names a new one (K6)."""
+def target_of(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> tuple[Session, bool]:
+    """Return the session a message or a command is for, and whether it was made now: the operator names it in full
+    (K6)."""
     try:
-        return current(tx, request.target, caller, settings), False
+        return current(tx.db, request.target, caller, settings), False
     except NotFound:
         if not request.create or not isinstance(caller, Operator):
             raise
@@ -193,11 +175,6 @@ def _target(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> 
         if not key.structured:
             raise
     return create_for_operator(tx, key.text, settings, request.agent_id), True
-
-
-def for_command(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> Session:
-    """Return the session a command is for; like a message, it creates one that the operator names in full."""
-    return _target(tx, request, caller, settings)[0]
 
 
 def check_harness(key: str | None) -> None:
@@ -235,60 +212,31 @@ def create_for_operator(
     return sessions.create(tx, sessions.SessionInsert(text, agent.agent_id, channel, told))
 
 
-def _accept_spawn(
-    tx: Tx,
-    request: RunRequest,
-    spawn: SpawnSpec,
-    caller: Caller,
-    settings: Settings,
-    files: ChildFiles,
-    identity: tuple[str, str],
-) -> Accepted:
-    """Create the sub-agent's session and queue its first turn (W2)."""
+def _child(tx: Tx, spawn: SpawnSpec, caller: Caller, settings: Settings, child_id: str) -> Session:
+    """Create a sub-agent's session, if every rule allows it (W2-W4, W9, W12)."""
     requester = sessions.by_key(tx.db, spawn.requester)
     if requester is None:
         if not isinstance(caller, Operator) or spawn.requester != settings.rules.main_key:
             raise NotFound(f"no session has the key {quoted(spawn.requester)}: name the session that spawns")
         requester = create_for_operator(tx, spawn.requester, settings)
     _check_spawn(spawn, requester, settings)
-    _check_children(tx, requester, settings)
+    limit = settings.rules.spawning.max_children
+    if sessions.live_children(tx.db, requester.key) >= limit:
+        sentence = f"session {requester.key} has {limit} sub-agents at work, which is the limit ({CHILDREN_CONTROL})"
+        raise Forbidden(f"{sentence}: wait until one has ended", (CHILDREN_CONTROL,))
     above = parse(requester.key)
     nested = above.text.removeprefix(f"agent:{above.agent_id}") if above.is_subagent else ""
-    child_key = f"agent:{spawn.agent_id}{nested}:subagent:{files.child_id}"
-    child = sessions.create(
-        tx,
-        sessions.SessionInsert(
-            child_key,
-            spawn.agent_id,
-            channel="internal",
-            origin="spawn",
-            label=spawn.label,
-            model=spawn.model,
-            thinking_level=spawn.thinking,
-            spawned_by=requester.key,
-        ),
+    new = sessions.SessionInsert(
+        f"agent:{spawn.agent_id}{nested}:subagent:{child_id}",
+        spawn.agent_id,
+        channel="internal",
+        origin="spawn",
+        label=spawn.label,
+        model=spawn.model,
+        thinking_level=spawn.thinking,
+        spawned_by=requester.key,
     )
-    run_id, print_ = identity
-    message = messages.append(tx, child_key, Draft("user", (text_block(request.message), *files.contents)), run_id)
-    limit = settings.subagent_timeout_ms if request.timeout_ms is None else request.timeout_ms
-    root = root_of(tx, caller)
-    new = NewRun(
-        run_id,
-        "subagent",
-        message.seq,
-        print_,
-        requester.key,
-        spawn.model,
-        spawn.thinking,
-        limit,
-        exchange=run_id,
-        root=root,
-    )
-    run = runs.accept(tx, child, new)
-    exchanges.begin(
-        tx, NewExchange(run_id, "spawn", requester.key, child_key, 0, message.seq, root or run_id, spawn.cleanup)
-    )
-    return Accepted(run, created=True, fresh=True)
+    return sessions.create(tx, new)
 
 
 def _check_spawn(spawn: SpawnSpec, requester: Session, settings: Settings) -> None:
@@ -327,11 +275,3 @@ def _check_sandbox(spawn: SpawnSpec, agent_id: str, settings: Settings, *, sandb
     if sandboxed:
         sentence = f'a sandboxed session cannot spawn a sub-agent of "{agent_id}", which is not sandboxed'
         raise Forbidden(f"{sentence} ({SANDBOX_CONTROL}): agents_list shows those that are", (SANDBOX_CONTROL,))
-
-
-def _check_children(tx: Tx, requester: Session, settings: Settings) -> None:
-    """Refuse one more child than a session may have at once (W12)."""
-    limit = settings.rules.spawning.max_children
-    if sessions.live_children(tx.db, requester.key) >= limit:
-        sentence = f"session {requester.key} has {limit} sub-agents at work, which is the limit ({CHILDREN_CONTROL})"
-        raise Forbidden(f"{sentence}: wait until one has ended", (CHILDREN_CONTROL,))

@@ -40,12 +40,13 @@ class EventHub:
 
     Attributes:
         feeds: Those who listen.
+        published: The `rev` up to which everything was published.
     """
 
     def __init__(self, catch_up: CatchUp, partial: Partial, published: Cursor = 0) -> None:
         self._catch_up = catch_up
         self._partial = partial
-        self._published = published
+        self.published = published
         self.feeds: list[RuntimeFeed] = []
 
     def subscribe(self, now: Cursor, after: Cursor | None) -> "RuntimeFeed":
@@ -62,16 +63,11 @@ class EventHub:
                 if not isinstance(event, MessageAppended) or feed.wants(event.key):
                     feed.put(event)
         if events:
-            self._published = max(self._published, events[-1].rev)
-
-    @property
-    def published(self) -> Cursor:
-        """The `rev` up to which everything was published."""
-        return self._published
+            self.published = max(self.published, events[-1].rev)
 
     async def unpublished(self) -> list[DurableEvent]:
         """Read what was stored since the newest change that was published."""
-        return await self._catch_up(self._published, self.all_watched())
+        return await self._catch_up(self.published, self.all_watched())
 
     def watched(self, key: str) -> bool:
         """Whether anybody watches a session."""

@@ -55,6 +55,7 @@ class Runtime(DelegatingGateway):
         self._waiters = Waiters(store)
         self._files = TranscriptFiles(store)
         self._following = Following(store, self.hub, self._publish)
+        self._tell = lambda: self.hub.passing(ConnectionChanged(self.connection))
         self._start_over = asyncio.Event()
         self._start_over.set()
         self._reading = Reading(store, self._waiters, self._following, self._start_over, lambda: self.settings)
@@ -83,7 +84,8 @@ class Runtime(DelegatingGateway):
     def expect_no_start(self) -> None:
         """Do or refuse at once what is wanted from now on, and what has waited."""
         if not self._start_over.is_set():
-            self._over()
+            self._start_over.set()
+            self._tell()
 
     async def start(
         self,
@@ -123,7 +125,8 @@ class Runtime(DelegatingGateway):
         self._work = work
         self.readiness.begin()
         self._following.taken_over()
-        self._over()
+        self._start_over.set()
+        self._tell()
         work.begin()
         self._files.begin()
 
@@ -138,7 +141,8 @@ class Runtime(DelegatingGateway):
         self.settings = settings
         self._following.look_no_more()
         self._following.ask(owner)
-        self._over()
+        self._start_over.set()
+        self._tell()
 
     async def hear(self) -> None:
         """Publish what the owner tells of, until it has left; what is wanted then waits for who comes next."""
@@ -194,13 +198,14 @@ class Runtime(DelegatingGateway):
     def hold(self) -> None:
         """Start no more runs here: what is queued waits for the next start."""
         if self._work is not None:
-            self._work.hold()
+            self._work.engine.hold()
             self._waiters.hold()
 
     async def drained(self) -> None:
         """Wait until no run is at work here and none may start."""
         if self._work is not None:
-            await self._work.drained()
+            await self._work.engine.drained()
+            await self._work.outbox.idle()
         await self._files.written()
 
     @property
@@ -296,14 +301,6 @@ class Runtime(DelegatingGateway):
             return await (await self._writes()).start_run(request, caller)
 
     # Inside
-
-    def _over(self) -> None:
-        """Let go on what has waited for a start, and tell."""
-        self._start_over.set()
-        self._tell()
-
-    def _tell(self) -> None:
-        self.hub.passing(ConnectionChanged(self.connection))
 
     def _publish(self, events: Sequence[DurableEvent]) -> None:
         """Queue the runs that were accepted, see to those that ended, tell the subscribers."""

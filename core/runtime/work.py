@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from core.channels import Channels
 from core.config.settings import AgentSettings, Settings
 from core.model.access import Caller
-from core.model.attachments import Receipt
 from core.model.commands import Command
 from core.model.errors import Conflict, NotFound, SwitchboardError
 from core.model.events import DeliveryChanged, Delta, DurableEvent, ExchangeChanged, RunChanged
@@ -17,9 +17,8 @@ from core.model.keys import parse, quoted
 from core.model.messages import Draft, Message
 from core.model.runs import Run, RunRequest, RunTicket, SpawnSpec
 from core.model.sessions import NewSession, Session, SessionPatch
-from core.rules.visibility import Grant
 from core.runtime import acceptance, attachments, commands, lifecycle
-from core.runtime.authority import identified, require_operator, require_owner
+from core.runtime.authority import require_operator, require_owner
 from core.runtime.exchanges.outbox import Outbox
 from core.runtime.runs.engine import Engine
 from core.runtime.runs.recovery import recover
@@ -98,15 +97,6 @@ class Work:
             case _:
                 pass
 
-    def hold(self) -> None:
-        """Start no more runs; what is at work goes on."""
-        self.engine.hold()
-
-    async def drained(self) -> None:
-        """Wait until nothing runs or is being delivered and nothing may start."""
-        await self.engine.drained()
-        await self.outbox.idle()
-
     async def close(self) -> None:
         """Stop what is at work; the outbox first, so that what the end of a run announces waits for the next start.
 
@@ -129,13 +119,13 @@ class Work:
             return await self._command(request, command, caller)
         if request.spawn is not None and request.spawn.attachments:
             return await self._spawn_with_files(request, request.spawn, caller)
-        return self._ticket(await self._accept(request, caller, None))
+        accepted = await self._accept(request, caller, None)
+        return replace(_ticket(accepted.run), created=accepted.created)
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
         """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
-        scope = self._grant(caller).scope
-        session = self._store.read(lambda db: sessions.named(db, ref, scope))
-        acceptance.check_current(session, ref)
+        settings = self._settings()
+        session = self._store.read(lambda db: acceptance.current(db, ref, caller, settings))
         return await self.engine.abort(session.key, run_id)
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
@@ -175,7 +165,7 @@ class Work:
         settings = self._settings()
 
         def write(tx: Tx) -> list[str]:
-            return lifecycle.delete(tx, acceptance.current(tx, ref, caller, settings))
+            return lifecycle.delete(tx, acceptance.current(tx.db, ref, caller, settings))
 
         transcripts = await self._store.write(write)
         # On the thread that writes the files, so that none of them comes back.
@@ -186,7 +176,7 @@ class Work:
         require_owner(caller, "append to a session")
         settings = self._settings()
         return await self._store.write(
-            lambda tx: messages.append(tx, acceptance.current(tx, ref, caller, settings).key, draft)
+            lambda tx: messages.append(tx, acceptance.current(tx.db, ref, caller, settings).key, draft)
         )
 
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
@@ -219,10 +209,6 @@ class Work:
             self.engine.open(accepted.run.key)
         return accepted
 
-    def _ticket(self, accepted: acceptance.Accepted, receipt: Receipt | None = None) -> RunTicket:
-        run = accepted.run
-        return RunTicket(run.run_id, run.key, run.session_id, run.state, created=accepted.created, attachments=receipt)
-
     async def _spawn_with_files(self, request: RunRequest, spawn: SpawnSpec, caller: Caller) -> RunTicket:
         """Write the files first, so that a child that exists has them; a refused or repeated spawn leaves none (W8)."""
         files = await asyncio.to_thread(attachments.check, spawn.attachments, spawn.mount_path)
@@ -244,21 +230,18 @@ class Work:
         else:
             await asyncio.to_thread(attachments.remove, workspace, child_id)
             child_id = accepted.run.key.rpartition(":")[2]
-        return self._ticket(accepted, attachments.receipt(attachments.directory(workspace, child_id), files))
+        receipt = attachments.receipt(attachments.directory(workspace, child_id), files)
+        return replace(_ticket(accepted.run), created=accepted.created, attachments=receipt)
 
     def _workspace(self, agent: AgentSettings) -> Path:
         return agent.workspace or self._store.directory / "workspaces" / agent.agent_id
-
-    def _grant(self, caller: Caller) -> Grant:
-        """Return what a caller may see now."""
-        return self._settings().rules.grant(self._store.read(lambda db: identified(db, caller)))
 
     async def _change(self, ref: str, caller: Caller, change: Callable[[Tx, Session], None]) -> Session:
         """Run a change of one session and return it as it is then."""
         settings = self._settings()
 
         def write(tx: Tx) -> Session:
-            session = acceptance.current(tx, ref, caller, settings)
+            session = acceptance.current(tx.db, ref, caller, settings)
             change(tx, session)
             changed = sessions.by_key(tx.db, session.key)
             return changed or session
@@ -271,8 +254,8 @@ class Work:
         settings = self._settings()
         known = self._store.read(lambda db: commands.done(db, request, command))
         if known is not None:
-            return _commanded(*known)
-        session = await self._store.write(lambda tx: acceptance.for_command(tx, request, caller, settings))
+            return replace(_ticket(known[0]), reply=known[1])
+        session = await self._store.write(lambda tx: acceptance.target_of(tx, request, caller, settings)[0])
         if command.name == "spawn":
             spec = SpawnSpec(session.key, session.agent_id)
             return await self.start_run(RunRequest("", command.argument, request.run_id, spawn=spec), caller)
@@ -284,15 +267,16 @@ class Work:
                 return known
             if request.run_id is not None:
                 acceptance.check_free(tx, request.run_id)
-            now = acceptance.current(tx, session.session_id, caller, settings)
+            now = acceptance.current(tx.db, session.session_id, caller, settings)
             if command.name == "abort":
                 answer = f"stopped {len(stopped)} run{'s' if len(stopped) != 1 else ''}"
             else:
                 answer = commands.carry_out(tx, now, command, settings)
             return commands.record(tx, request, now, command, answer, acceptance.requester_of(caller)), answer
 
-        return _commanded(*await self._store.write(write))
+        run, answer = await self._store.write(write)
+        return replace(_ticket(run), reply=answer)
 
 
-def _commanded(run: Run, answer: str) -> RunTicket:
-    return RunTicket(run.run_id, run.key, run.session_id, run.state, reply=answer)
+def _ticket(run: Run) -> RunTicket:
+    return RunTicket(run.run_id, run.key, run.session_id, run.state)

@@ -8,7 +8,7 @@ from core.model.messages import Message
 from core.model.sessions import Session
 from core.store import deliveries, runs
 from core.store.database import Tx
-from core.store.search import forget_message
+from core.store.search import index_message
 
 REASON = "its session was deleted"
 
@@ -23,7 +23,7 @@ def delete(tx: Tx, session: Session) -> list[str]:
     (row_id,) = tx.db.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
     transcripts = [row[0] for row in tx.db.execute("SELECT session_id FROM transcripts WHERE key = ?", (key,))]
     for message_id, body in tx.db.execute("SELECT id, body FROM messages WHERE session = ?", (row_id,)):
-        forget_message(tx, message_id, Message.decode(body))
+        index_message(tx, message_id, Message.decode(body), forget=True)
     tx.db.execute("DELETE FROM messages WHERE session = ?", (row_id,))
     tx.db.execute("DELETE FROM transcripts WHERE key = ?", (key,))
     runs.spend(tx, key)

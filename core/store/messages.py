@@ -93,11 +93,8 @@ def page(
 def newest(db: sqlite3.Connection, session: Session, limit: int) -> tuple[Message, ...]:
     """Return the newest messages of a session's transcript, however long they are, in order."""
     first, _ = _bounds(db, session, session.session_id)
-    rows = db.execute(
-        f"SELECT body, run_id FROM messages WHERE {_OF_SESSION} AND seq >= ? ORDER BY seq DESC LIMIT ?",
-        (session.key, first, limit),
-    ).fetchall()
-    return tuple(Message.decode(body, run_id) for body, run_id in reversed(rows))
+    found = _select(db, session.key, "seq >= ? ORDER BY seq DESC LIMIT ?", first, limit)
+    return tuple(reversed(found))
 
 
 def since(db: sqlite3.Connection, key: str, rev: int) -> list[MessageAppended]:
@@ -121,27 +118,19 @@ def since(db: sqlite3.Connection, key: str, rev: int) -> list[MessageAppended]:
 
 def of_run(db: sqlite3.Connection, run_id: str, key: str, after_seq: int) -> list[Message]:
     """Return what a run wrote after its input, in order."""
-    rows = db.execute(
-        f"SELECT body FROM messages WHERE {_OF_SESSION} AND seq > ? AND run_id = ? ORDER BY seq",
-        (key, after_seq, run_id),
-    )
-    return [Message.decode(row[0], run_id) for row in rows]
+    return _select(db, key, "seq > ? AND run_id = ? ORDER BY seq", after_seq, run_id)
 
 
 def posted(db: sqlite3.Connection, key: str, after_seq: int) -> list[Message]:
     """Return the results of sub-agents that were posted to a session after one of its messages, in order."""
-    rows = db.execute(
-        f"SELECT body, run_id FROM messages WHERE {_OF_SESSION} AND seq > ? AND role = 'user' AND EXISTS (SELECT 1"
-        " FROM exchanges WHERE exchange_id = messages.run_id AND kind = 'spawn' AND target <> ?) ORDER BY seq",
-        (key, after_seq, key),
-    )
-    return [Message.decode(body, run_id) for body, run_id in rows]
+    is_result = "SELECT 1 FROM exchanges WHERE exchange_id = messages.run_id AND kind = 'spawn' AND target <> ?"
+    rest = f"seq > ? AND role = 'user' AND EXISTS ({is_result}) ORDER BY seq"
+    return _select(db, key, rest, after_seq, key)
 
 
 def at(db: sqlite3.Connection, key: str, seq: int) -> Message | None:
     """Return one message of a session by its place."""
-    row = db.execute(f"SELECT body, run_id FROM messages WHERE {_OF_SESSION} AND seq = ?", (key, seq)).fetchone()
-    return Message.decode(*row) if row else None
+    return next(iter(_select(db, key, "seq = ?", seq)), None)
 
 
 def first_words(role: Role, content: Iterable[Block]) -> str | None:
@@ -161,6 +150,12 @@ def first_words(role: Role, content: Iterable[Block]) -> str | None:
 def reply_of(db: sqlite3.Connection, run: Run) -> Message | None:
     """Return the last words of a run, None while or when it has none."""
     return at(db, run.key, run.reply_seq) if run.reply_seq is not None else None
+
+
+def _select(db: sqlite3.Connection, key: str, rest: str, *values: object) -> list[Message]:
+    """Return the messages of a session that the rest of a query asks for."""
+    rows = db.execute(f"SELECT body, run_id FROM messages WHERE {_OF_SESSION} AND {rest}", (key, *values))
+    return [Message.decode(body, run_id) for body, run_id in rows]
 
 
 def _bounds(db: sqlite3.Connection, session: Session, session_id: str) -> tuple[int, int]:

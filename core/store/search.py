@@ -17,19 +17,16 @@ SNIPPET_CHARS: Final = 160
 _WORD: Final = re.compile(r"\w+", re.UNICODE)
 
 
-def index_message(tx: Tx, row_id: int, message: Message) -> None:
-    """Make the words of a message findable; of a very long one the first 65,536 characters."""
-    words = searchable_text(message)[:MAX_INDEXED_CHARS]
-    if words:
-        tx.afterwards.append(("INSERT INTO message_words (rowid, words) VALUES (?, ?)", (row_id, words)))
+_INDEX: Final = "INSERT INTO message_words (rowid, words) VALUES (?, ?)"
+_FORGET: Final = "INSERT INTO message_words (message_words, rowid, words) VALUES ('delete', ?, ?)"
 
 
-def forget_message(tx: Tx, row_id: int, message: Message) -> None:
-    """Make a deleted message findable no more; the index holds no text, so it must be told which words to forget."""
+def index_message(tx: Tx, row_id: int, message: Message, *, forget: bool = False) -> None:
+    """Make the words of a message findable, or of a deleted one no more; of a very long one the first 65,536
+    characters. The index holds no text, so it must be told which words to forget."""
     words = searchable_text(message)[:MAX_INDEXED_CHARS]
     if words:
-        statement = "INSERT INTO message_words (message_words, rowid, words) VALUES ('delete', ?, ?)"
-        tx.afterwards.append((statement, (row_id, words)))
+        tx.afterwards.append((_FORGET if forget else _INDEX, (row_id, words)))
 
 
 def searchable_text(message: Message) -> str:

@@ -32,23 +32,19 @@ SPAWN_INPUT: Final = (
     f" Write exactly {ANNOUNCE_SKIP} to tell it nothing."
 )
 NESTED_INPUT: Final = f"{SPAWN_INPUT} The sub-agents that you started have ended too: their results stand above."
-_SEND_INPUT: Final = """\
+SEND_INPUT: Final = f"""\
 The exchange is over. Write what should be said on this session's channel about it.
-Write exactly {skip} to say nothing.
+Write exactly {ANNOUNCE_SKIP} to say nothing.
 
 The request was:
-{request}
+{{request}}
 
 The first reply was:
-{first}
+{{first}}
 
 The latest reply was:
-{latest}"""
-
-
-def send_input(request: str, first: str, latest: str) -> str:
-    """Return the message that asks a target what to announce (S10)."""
-    return _SEND_INPUT.format(skip=ANNOUNCE_SKIP, request=request, first=first, latest=latest)
+{{latest}}"""
+"""What asks a target what to announce (S10)."""
 
 
 def address(session: Session) -> tuple[str, str]:

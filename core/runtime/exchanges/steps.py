@@ -204,10 +204,10 @@ def _announce_input(tx: Tx, exchange: Exchange, target: Session) -> Draft:
         asked = announce.NESTED_INPUT if has_results else announce.SPAWN_INPUT
         return user_draft(asked, Provenance(exchange.requester, channel, announce.SPAWN_TOOL))
     request = messages.at(tx.db, target.key, exchange.request_seq)
-    text = announce.send_input(
-        request.text if request is not None else "",
-        _reply_of(tx, exchange.exchange_id),
-        _latest_reply(tx, exchange),
+    text = announce.SEND_INPUT.format(
+        request=request.text if request is not None else "",
+        first=_reply_of(tx, exchange.exchange_id),
+        latest=_latest_reply(tx, exchange),
     )
     return user_draft(text, Provenance(exchange.requester, channel, SEND_TOOL))
 
