@@ -139,4 +139,4 @@ class ServerContext:
             most_admitted=limits.connections,
             outside=limits.guest_bytes,
         )
-        self.devices.on_revoked.add(self.clients.end_device)
+        self.devices.on_revoked = self.clients.end_device

@@ -30,27 +30,14 @@ _MOST_MS: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceToken:
-    """A token as it is issued, or as a device presents it.
-
-    Attributes:
-        token: The secret itself; only its hash is kept.
-        scopes: What it grants.
-        issued_at: ms since the Unix epoch.
-    """
-
-    token: str = field(repr=False)
-    scopes: frozenset[str]
-    issued_at: int
-
-
-@dataclass(frozen=True, slots=True)
 class StoredToken:
     """What is kept of a token.
 
     Attributes:
+        hash: Of the secret, which nobody keeps.
+        scopes: What it grants.
         issuer: Names the gateway's token under which it was issued (`Auth.issuer`).
-        used_at: ms since the Unix epoch.
+        issued_at: ms since the Unix epoch; `used_at` likewise.
     """
 
     hash: str = field(repr=False)
@@ -97,12 +84,12 @@ class Devices:
         state: The state directory.
 
     Attributes:
-        on_revoked: Are told the id of each device that lost its tokens; its connections are to end.
+        on_revoked: Is told the id of each device that lost its tokens; its connections are to end.
         problem: Why nobody of the file is paired, in one sentence; empty when it could be read, or was not asked for.
     """
 
     def __init__(self, state: Path) -> None:
-        self.on_revoked: Final = set[Callable[[str], None]]()
+        self.on_revoked: Callable[[str], None] = lambda _: None
         self.problem = ""
         self._path = state / FILE_NAME
         self._devices: dict[str, PairedDevice] | None = None
@@ -116,8 +103,8 @@ class Devices:
         """Whether a device is paired."""
         return device_id in self._read()
 
-    def check(self, device_id: str, token: str, issuers: Iterable[str], now_ms: int) -> DeviceToken | None:
-        """Return what a device's token grants; None when it is not one of that device, or holds no longer.
+    def check(self, device_id: str, token: str, issuers: Iterable[str], now_ms: int) -> StoredToken | None:
+        """Return what is kept of a device's token; None when it is not one of that device, or holds no longer.
 
         Args:
             issuers: The names of the gateway's tokens in force.
@@ -126,7 +113,7 @@ class Devices:
         for kept in device.tokens if device is not None else ():
             if hmac.compare_digest(given, kept.hash) and kept.issuer in issuers:
                 self._used(device_id, kept, now_ms)
-                return DeviceToken(token, kept.scopes, kept.issued_at)
+                return kept
         return None
 
     async def issue(
@@ -139,14 +126,14 @@ class Devices:
         network: str = LOOPBACK,
         name: str = "",
         platform: str = "",
-    ) -> DeviceToken:
-        """Pair a device, or give a paired one another token; when this returns, it is on disk.
+    ) -> str:
+        """Pair a device, or give a paired one another token, which is returned; it is on disk then.
 
         Raises:
             Unavailable: The file cannot be written, or there is no room that others with more rights do not need.
         """
-        issued = DeviceToken(secrets.token_urlsafe(32), frozenset(scopes), now_ms)
-        fresh = StoredToken(_digest(issued.token), issued.scopes, issuer, now_ms, now_ms)
+        token = secrets.token_urlsafe(32)
+        fresh = StoredToken(_digest(token), frozenset(scopes), issuer, now_ms, now_ms)
         async with self._writing:
             devices = dict(self._read())
             known = devices.get(device_id)
@@ -155,7 +142,7 @@ class Devices:
             devices[device_id] = device = PairedDevice(device_id, name, platform, network, paired_at, tokens)
             _make_room(devices, device)
             await self._write(devices)
-        return issued
+        return token
 
     async def revoke(self, device_id: str) -> bool:
         """Unpair a device: its tokens are worth nothing from now on; False when it is not paired.
@@ -168,7 +155,7 @@ class Devices:
             if devices.pop(device_id, None) is None:
                 return False
             await self._write(devices)
-        self._tell(device_id)
+        self.on_revoked(device_id)
         return True
 
     async def keep_only(self, issuers: Iterable[str]) -> None:
@@ -189,11 +176,7 @@ class Devices:
                 return
             await self._write(devices)
         for device_id in known.keys() - devices.keys():
-            self._tell(device_id)
-
-    def _tell(self, device_id: str) -> None:
-        for told in tuple(self.on_revoked):
-            told(device_id)
+            self.on_revoked(device_id)
 
     def _used(self, device_id: str, used: StoredToken, now_ms: int) -> None:
         """Note that a token is used; it reaches the disk with the next change of the file."""
@@ -244,10 +227,9 @@ def _make_room(devices: dict[str, PairedDevice], fresh: PairedDevice) -> None:
     rank = _rank(fresh.scopes)
     peers = [device for device in devices.values() if device is not fresh and _rank(device.scopes) == rank]
     near = [device for device in peers if device.network == fresh.network]
-    if fresh.network != LOOPBACK and len(near) >= MAX_OF_NETWORK:
-        del devices[min(near, key=lambda device: device.used_at).device_id]
-    elif len(peers) >= MAX_DEVICES:
-        del devices[min(peers, key=lambda device: device.used_at).device_id]
+    crowd = near if fresh.network != LOOPBACK and len(near) >= MAX_OF_NETWORK else peers
+    if crowd is near or len(peers) >= MAX_DEVICES:
+        del devices[min(crowd, key=lambda device: device.used_at).device_id]
 
 
 def _rank(scopes: frozenset[str]) -> int:
@@ -261,13 +243,8 @@ def _rank(scopes: frozenset[str]) -> int:
 
 def _as_json(device: PairedDevice) -> dict[str, Any]:
     tokens = [
-        {
-            "hash": token.hash,
-            "scopes": sorted(token.scopes),
-            "issuer": token.issuer,
-            "issuedAtMs": token.issued_at,
-            "usedAtMs": token.used_at,
-        }
+        {"hash": token.hash, "scopes": sorted(token.scopes), "issuer": token.issuer}
+        | {"issuedAtMs": token.issued_at, "usedAtMs": token.used_at}
         for token in device.tokens
     ]
     names = {"id": device.device_id, "name": device.name, "platform": device.platform, "network": device.network}

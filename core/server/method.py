@@ -38,8 +38,3 @@ class Method:
     params: type[BaseModel]
     run: Callable[[Client, Any], Awaitable[Any]]
     heavy: bool = False
-
-
-def table(*methods: Method) -> dict[str, Method]:
-    """Return methods by name."""
-    return {method.name: method for method in methods}

@@ -14,13 +14,7 @@ from core.server.openclaw.sessions import SESSIONS
 from core.server.openclaw.tools import TOOLS
 
 METHODS: Final[dict[str, Method]] = {
-    **ABSENT,
-    **FACTS,
-    **SESSIONS,
-    **CHAT,
-    **RUNS,
-    **TOOLS,
-    **OURS,
-    **DEVICES,
-    **NATIVE,
+    method.name: method
+    for methods in (ABSENT, FACTS, SESSIONS, CHAT, RUNS, TOOLS, OURS, DEVICES, NATIVE)
+    for method in methods
 }

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from core.model.connection import REACHED
 from core.server.context import ServerContext
-from core.server.openclaw.rows import Defaults, recent
+from core.server.openclaw.rows import recent
 
 SCOPE: Final = "per-sender"
 """What clients are told of `session.scope`: one that is told "global" names the one session so, and the word is not
@@ -47,7 +47,6 @@ async def health(context: ServerContext) -> dict[str, Any]:
     """Return how the gateway does, with its newest sessions."""
     gateway, path = context.gateway, context.facts.state_dir
     newest = await recent(gateway)
-    defaults = await Defaults.of(gateway)
     agents = [
         {
             "agentId": agent.agent_id,
@@ -56,7 +55,7 @@ async def health(context: ServerContext) -> dict[str, Any]:
             "heartbeat": {"enabled": False, "every": "disabled", "everyMs": None},
             "sessions": {"path": path, "recent": [each for each in newest if each["agentId"] == agent.agent_id]},
         }
-        for agent in defaults.agents
+        for agent in await gateway.agents()
     ]
     return {
         "ok": gateway.connection.state in REACHED,

@@ -115,7 +115,7 @@ class Client:
         It is told of nothing before it has got the answer; clients take a run whose end they have heard for another's.
         """
         if self.events is not None:
-            self.events.started(run_id)
+            self.events.runs.started(run_id)
             self.unanswered.add()
 
     def end_answered(self, code: int, reason: str) -> None:

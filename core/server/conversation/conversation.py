@@ -13,7 +13,7 @@ from core.model.errors import Invalid, Unavailable
 from core.model.ids import new_id
 from core.server.context import ServerContext
 from core.server.conversation.client import Client
-from core.server.conversation.handshake import Admitted, HandshakeRefused, Visitor, admit
+from core.server.conversation.handshake import HandshakeRefused, admit
 from core.server.conversation.hello import LOCAL_TICK_SECONDS, TICK_SECONDS, hello
 from core.server.conversation.requests import UNKNOWN_ID, Requests
 from core.server.conversation.sender import FrameSender
@@ -101,17 +101,14 @@ class Conversation:
         try:
             if (client := await self._shake_hands()) is not None:
                 requests = Requests(client, self._tasks)
-                while (text := await self._next_frame()) is not None:
+                await self._out.drained()
+                while (text := await self._transport.receive()) is not None:
                     await requests.take(text)
+                    await self._out.drained()
         except FrameTooLong:
             self.end(CLOSE_TOO_LARGE, "frame too large")
         except Unavailable:  # the connection has ended
             self.end(CLOSE_NORMAL, "")
-
-    async def _next_frame(self) -> str | None:
-        """Wait for a frame, and before it until the client has taken most of what it was sent."""
-        await self._out.drained()
-        return await self._transport.receive()
 
     # The handshake
 
@@ -153,8 +150,7 @@ class Conversation:
                 words = Invalid("invalid handshake: first request must be connect")
                 await self._refuse(frame_id, to_wire(words), CLOSE_REFUSED)
                 return None
-            visitor = Visitor(self._transport.peer, self._transport.trusted, self._may_pair, nonce)
-            admitted = await admit(self._context, visitor, frame.params)
+            admitted = await admit(self._context, self._transport, frame.params, nonce=nonce, may_pair=self._may_pair)
             if self._on_admitted is not None:
                 self._on_admitted()
         except HandshakeRefused as error:
@@ -164,14 +160,10 @@ class Conversation:
         except Unavailable as error:
             await self._refuse(frame_id, to_wire(error), CLOSE_TRY_LATER)
         else:
-            return response(frame.id, await hello(self._begin(admitted), self._tick_seconds))
+            self._client = Client(new_id(), self._context, admitted, self._out, self._tasks, self.end)
+            self._context.clients.add(self._client)
+            return response(frame.id, await hello(self._client, self._tick_seconds))
         return None
-
-    def _begin(self, admitted: Admitted) -> Client:
-        """Let the client in."""
-        self._client = Client(new_id(), self._context, admitted, self._out, self._tasks, self.end)
-        self._context.clients.add(self._client)
-        return self._client
 
     async def _refuse(self, frame_id: str | None, error: Mapping[str, Any], code: int) -> None:
         await self._out.frame(refused(frame_id or UNKNOWN_ID, error))
@@ -199,7 +191,7 @@ class Conversation:
         if not self._end.done():
             self._context.metrics.add("conversations_dropped")
             events = self._client.events if self._client is not None else None
-            told = f": told up to {events.cursor}" if events is not None else ""
+            told = f": told up to {events.wanted.feed.cursor}" if events is not None else ""
             self.end(CLOSE_REFUSED, f"slow consumer{told}")
 
     def _failed(self, error: BaseException) -> None:
@@ -213,6 +205,6 @@ class Conversation:
             await self._tasks.stop()
         finally:  # also when it is cancelled meanwhile
             if self._client is not None and self._client.events is not None:
-                self._client.events.close()
+                self._client.events.wanted.feed.close()
             code, reason = self._end.result() if self._end.done() else (CLOSE_NORMAL, "")
             await self._transport.close(code, reason)

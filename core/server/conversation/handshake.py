@@ -2,7 +2,7 @@
 protocol#negotiation)."""
 
 import base64
-import binascii
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from core.server.context import ServerContext
 from core.server.params import explain
 from core.wire.errors import to_wire
 from core.wire.frames import CLOSE_REFUSED, PROTOCOLS
+from core.wire.transport import Transport
 
 CLOSE_PROTOCOL: Final = 1002
 _NEXT_STEPS: Final = {
@@ -105,27 +106,18 @@ class Admitted:
     device_token: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
-    """A connection before it has said who it is.
-
-    Attributes:
-        peer: Its address, by which wrong tokens are counted.
-        trusted: It is the same user of the same machine.
-        may_pair: It comes from this machine or over TLS, so that a device may be given a token.
-    """
-
-    peer: str
-    trusted: bool
-    may_pair: bool
-    nonce: str
-
-
-async def admit(context: ServerContext, visitor: Visitor, raw: Mapping[str, Any]) -> Admitted:
+async def admit(
+    context: ServerContext, transport: Transport, raw: Mapping[str, Any], *, nonce: str, may_pair: bool
+) -> Admitted:
     """Decide about the parameters of `connect`.
 
+    Args:
+        transport: Its `peer` is the address by which wrong tokens are counted.
+        nonce: What a device has to sign.
+        may_pair: It comes from this machine or over TLS, so that a device may be given a token.
+
     Raises:
-        Refused: It may not come in; with the answer.
+        HandshakeRefused: It may not come in; with the answer.
     """
     try:
         params = ConnectParams.model_validate(dict(raw))
@@ -135,11 +127,16 @@ async def admit(context: ServerContext, visitor: Visitor, raw: Mapping[str, Any]
     if params.role != "operator":
         raise HandshakeRefused(to_wire(Invalid("invalid role")))
     if params.device is not None:
-        _check_device(params, params.device, visitor.nonce)
-    granted, method, token = await _access(context, visitor, params)
+        _check_device(params, params.device, nonce)
+    granted, method, token = await _access(context, transport, params)
     access = granted.narrowed(params.scopes) if params.scopes is not None else granted
-    if params.device is not None and token is None and not visitor.trusted:
-        token = await _pair(context, visitor, params, access, context.auth.issuer(granted))
+    if params.device is not None and token is None and not transport.trusted:
+        if not may_pair:
+            sentence = "pairing required: connect over TLS, or from the machine of the gateway"
+            error = {"code": "NOT_PAIRED", "message": sentence, "details": {"code": "PAIRING_REQUIRED"}}
+            raise HandshakeRefused(error)
+        with contextlib.suppress(Unavailable):  # then the device goes on presenting the gateway's token
+            token = await _pair(context, transport, params, access, context.auth.issuer(granted))
     return Admitted(params, protocol, access, method, token)
 
 
@@ -168,13 +165,9 @@ def _check_device(params: ConnectParams, device: ConnectDeviceParams, nonce: str
 
     raw, signature = _from_base64url(device.public_key), _from_base64url(device.signature)
     if len(raw) != 32 or hashlib.sha256(raw).hexdigest() != device.id:
-        raise HandshakeRefused(
-            _device_error("device identity mismatch", "DEVICE_AUTH_DEVICE_ID_MISMATCH", "device-id-mismatch")
-        )
+        raise _device_error("device identity mismatch", "DEVICE_AUTH_DEVICE_ID_MISMATCH", "device-id-mismatch")
     if device.nonce != nonce:
-        raise HandshakeRefused(
-            _device_error("device nonce mismatch", "DEVICE_AUTH_NONCE_MISMATCH", "device-nonce-mismatch")
-        )
+        raise _device_error("device nonce mismatch", "DEVICE_AUTH_NONCE_MISMATCH", "device-nonce-mismatch")
     key = Ed25519PublicKey.from_public_bytes(raw)
     for payload in _signed(params, device):
         try:
@@ -182,38 +175,34 @@ def _check_device(params: ConnectParams, device: ConnectDeviceParams, nonce: str
         except InvalidSignature:
             continue
         return
-    raise HandshakeRefused(
-        _device_error("device signature invalid", "DEVICE_AUTH_SIGNATURE_INVALID", "device-signature")
-    )
+    raise _device_error("device signature invalid", "DEVICE_AUTH_SIGNATURE_INVALID", "device-signature")
 
 
 def _signed(params: ConnectParams, device: ConnectDeviceParams) -> list[str]:
     """Return what the device may have signed: the payloads of versions 2 and 3, over the token that was sent."""
     client, found = params.client, list[str]()
-    tokens = {params.auth.token or "", params.auth.device_token or ""}
-    for token in tokens:
+    kind = [client.platform.strip().lower(), (client.device_family or "").strip().lower()]
+    for token in {params.auth.token or "", params.auth.device_token or ""}:
         common = [device.id, client.id, client.mode, params.role, ",".join(params.scopes or ())]
         common += [str(device.signed_at), token, device.nonce]
-        family = (client.device_family or "").strip().lower()
-        found.append("|".join(["v3", *common, client.platform.strip().lower(), family]))
-        found.append("|".join(["v2", *common]))
+        found += ["|".join(["v3", *common, *kind]), "|".join(["v2", *common])]
     return found
 
 
 async def _access(
-    context: ServerContext, visitor: Visitor, params: ConnectParams
+    context: ServerContext, transport: Transport, params: ConnectParams
 ) -> tuple[Access, str, tuple[str, int] | None]:
     """Return what the client's secrets grant, how, and its device token when it came with one."""
-    if visitor.trusted:
+    if transport.trusted:
         return OWNER, "local", None
     auth, device = params.auth, params.device
     if device is not None:
         for given in filter(None, (auth.device_token, auth.token)):
             known = context.devices.check(device.id, given, context.auth.issuers, context.gateway.now_ms())
             if known is not None:
-                return Access(known.scopes), "device-token", (known.token, known.issued_at)
+                return Access(known.scopes), "device-token", (given, known.issued_at)
     try:
-        return await context.auth.admit(auth.token or auth.device_token, peer=visitor.peer), "token", None
+        return await context.auth.admit(auth.token or auth.device_token, peer=transport.peer), "token", None
     except TokenRefused as error:
         context.metrics.add("auth_failures", label=error.reason)
         may_retry = device is not None and auth.device_token is None  # it may know a token of its own
@@ -223,28 +212,20 @@ async def _access(
 
 
 async def _pair(
-    context: ServerContext, visitor: Visitor, params: ConnectParams, access: Access, issuer: str
-) -> tuple[str, int] | None:
-    """Give a device that presented the gateway's token one of its own (protocol#pairing)."""
-    if not visitor.may_pair:
-        sentence = "pairing required: connect over TLS, or from the machine of the gateway"
-        error = {"code": "NOT_PAIRED", "message": sentence, "details": {"code": "PAIRING_REQUIRED"}}
-        raise HandshakeRefused(error)
-    device, client = params.device, params.client
+    context: ServerContext, transport: Transport, params: ConnectParams, access: Access, issuer: str
+) -> tuple[str, int]:
+    """Give a device that presented the gateway's token one of its own (protocol#pairing).
+
+    Raises:
+        Unavailable: There is no room for it, or it cannot be written.
+    """
+    device, client, now = params.device, params.client, context.gateway.now_ms()
     assert device is not None, "it is a device that is paired"
-    try:
-        issued = await context.devices.issue(
-            device.id,
-            access.scopes,
-            context.gateway.now_ms(),
-            issuer=issuer,
-            network=network_of(visitor.peer),
-            name=client.display_name or client.id,
-            platform=client.platform,
-        )
-    except Unavailable:
-        return None  # the device goes on presenting the gateway's token
-    return issued.token, issued.issued_at
+    name, network = client.display_name or client.id, network_of(transport.peer)
+    token = await context.devices.issue(
+        device.id, access.scopes, now, issuer=issuer, network=network, name=name, platform=client.platform
+    )
+    return token, now
 
 
 def _token_error(error: TokenRefused, *, may_retry: bool) -> dict[str, Any]:
@@ -261,12 +242,11 @@ def _token_error(error: TokenRefused, *, may_retry: bool) -> dict[str, Any]:
     return to_wire(Unauthorized(f"unauthorized: {error.message}"), details)
 
 
-def _device_error(message: str, code: str, reason: str) -> dict[str, Any]:
-    return to_wire(Unauthorized(message), {"code": code, "reason": reason})
+def _device_error(message: str, code: str, reason: str) -> HandshakeRefused:
+    return HandshakeRefused(to_wire(Unauthorized(message), {"code": code, "reason": reason}))
 
 
 def _from_base64url(text: str) -> bytes:
-    try:
+    with contextlib.suppress(ValueError):
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (ValueError, binascii.Error):
-        return b""
+    return b""

@@ -11,7 +11,7 @@ from core.model.errors import Unavailable
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.server.auth import ADMIN, READ
 from core.server.conversation.client import Client
-from core.server.method import Method, table
+from core.server.method import Method
 from core.server.openclaw.find import session_of
 from core.server.params import MethodParams, Nothing
 from core.tools.target import policy_subject
@@ -19,34 +19,26 @@ from core.tools.target import policy_subject
 MAX_LISTED: Final = 200
 
 
-class ExplainParams(MethodParams):
-    """Parameters of `policy.explain`."""
-
+class _ExplainParams(MethodParams):
     key: str
 
 
-class DeliveriesParams(MethodParams):
-    """Parameters of `deliveries.list`."""
-
+class _DeliveriesParams(MethodParams):
     key: str | None = None
     states: list[DeliveryState] = Field(default_factory=list[DeliveryState])
     limit: int = Field(default=50, ge=1, le=MAX_LISTED)
 
 
-class DeliveryParams(MethodParams):
-    """Parameters of `deliveries.retry` and `deliveries.drop`."""
-
+class _DeliveryParams(MethodParams):
     id: str
 
 
-class ExchangesParams(MethodParams):
-    """Parameters of `exchanges.list`."""
-
+class _ExchangesParams(MethodParams):
     key: str
     limit: int = Field(default=50, ge=1, le=MAX_LISTED)
 
 
-async def _explain(client: Client, params: ExplainParams) -> dict[str, Any]:
+async def _explain(client: Client, params: _ExplainParams) -> dict[str, Any]:
     session = await policy_subject(client.gateway, params.key)
     decision = client.gateway.policy_of(session)
     if decision is None:
@@ -56,21 +48,21 @@ async def _explain(client: Client, params: ExplainParams) -> dict[str, Any]:
     return {"key": session.key, **found, "allowed": decision.allowed, **waiting}
 
 
-async def _deliveries(client: Client, params: DeliveriesParams) -> dict[str, Any]:
+async def _deliveries(client: Client, params: _DeliveriesParams) -> dict[str, Any]:
     key = (await session_of(client, params.key)).key if params.key is not None else None
     found = await client.gateway.deliveries(key, states=params.states, limit=params.limit)
     return {"deliveries": [_delivery(each) for each in found]}
 
 
-async def _retry(client: Client, params: DeliveryParams) -> dict[str, Any]:
+async def _retry(client: Client, params: _DeliveryParams) -> dict[str, Any]:
     return {"delivery": _delivery(await client.gateway.retry_delivery(params.id, client.caller))}
 
 
-async def _drop(client: Client, params: DeliveryParams) -> dict[str, Any]:
+async def _drop(client: Client, params: _DeliveryParams) -> dict[str, Any]:
     return {"delivery": _delivery(await client.gateway.drop_delivery(params.id, client.caller))}
 
 
-async def _exchanges(client: Client, params: ExchangesParams) -> dict[str, Any]:
+async def _exchanges(client: Client, params: _ExchangesParams) -> dict[str, Any]:
     session = await session_of(client, params.key)
     found = await client.gateway.exchanges(session.key, limit=params.limit)
     return {"exchanges": [_exchange(exchange, delivery) for exchange, delivery in found]}
@@ -90,11 +82,11 @@ def _delivery(delivery: Delivery) -> dict[str, Any]:
     return fields | {"id": delivery.delivery_id, "address": delivery.address}
 
 
-OURS: Final = table(
-    Method("policy.explain", READ, ExplainParams, _explain),
-    Method("deliveries.list", READ, DeliveriesParams, _deliveries),
-    Method("deliveries.retry", ADMIN, DeliveryParams, _retry),
-    Method("deliveries.drop", ADMIN, DeliveryParams, _drop),
-    Method("exchanges.list", READ, ExchangesParams, _exchanges),
+OURS: Final = (
+    Method("policy.explain", READ, _ExplainParams, _explain),
+    Method("deliveries.list", READ, _DeliveriesParams, _deliveries),
+    Method("deliveries.retry", ADMIN, _DeliveryParams, _retry),
+    Method("deliveries.drop", ADMIN, _DeliveryParams, _drop),
+    Method("exchanges.list", READ, _ExchangesParams, _exchanges),
     Method("backup.create", ADMIN, Nothing, _backup),
 )

@@ -11,7 +11,7 @@ from core.gateway import Action, Gateway
 from core.model.access import Caller, Operator, SessionCaller
 from core.model.errors import Conflict, SwitchboardError
 from core.server.conversation.client import Client
-from core.server.method import Method, table
+from core.server.method import Method
 from core.server.params import MethodParams
 from core.server.run_tool import scope_of
 from core.wire import port
@@ -45,9 +45,7 @@ class ChangeParams(PortParams):
     boot: str | None = None
 
 
-class ToolCallParams(MethodParams):
-    """Parameters of `port.tool`."""
-
+class _ToolCallParams(MethodParams):
     name: str
     arguments: dict[str, Any]
     caller: dict[str, Any]
@@ -63,27 +61,22 @@ class _FeedParams(BaseModel):
     feed: str = Field(min_length=1, max_length=64)
 
 
-class WatchParams(_FeedParams):
-    """Parameters of `port.watch`."""
-
+class _WatchParams(_FeedParams):
     watch: list[str] = Field(default_factory=list[str])
     all: bool = False
 
 
-class FeedParams(WatchParams):
-    """Parameters of `port.subscribe`."""
-
+class _SubscribeParams(_WatchParams):
     turn: int = Field(ge=0)
     store_id: str | None = None
     after: int | None = Field(default=None, ge=0)
 
 
-async def describe(client: Client, params: PortParams) -> RawJson:  # noqa: ARG001 - it takes none
-    """Tell what the plain properties of the gateway say."""
-    return RawJson(encode(DESCRIBED.write(await described(client))))
+async def _describe(client: Client, params: PortParams) -> RawJson:  # noqa: ARG001 - it takes none
+    return RawJson(encode(DESCRIBED.write(await _described(client))))
 
 
-async def described(client: Client) -> Described:
+async def _described(client: Client) -> Described:
     """Return what the plain properties of the gateway say."""
     gateway, facts = client.gateway, client.context.facts
     actions: tuple[Action, ...] = get_args(Action)
@@ -104,28 +97,26 @@ async def described(client: Client) -> Described:
     )
 
 
-async def subscribe(client: Client, params: FeedParams) -> dict[str, Any]:
+async def _subscribe(client: Client, params: _SubscribeParams) -> dict[str, Any]:
     """Begin a feed after a cursor of this store, or now when the cursor means nothing here."""
     store_id, now = client.context.facts.store_id, _newest(client.gateway)
     known = params.after is None or (params.after <= now and params.store_id in {None, store_id})
     after = params.after if known else None
     feed = client.gateway.subscribe(after)
-    client.feeds.begin(params.feed, params.turn, feed, lambda: described(client))
+    client.feeds.begin(params.feed, params.turn, feed, lambda: _described(client))
     client.feeds.watch(params.feed, params.watch, every=params.all)
     return {"storeId": store_id, "cursor": feed.cursor, "reset": not known}
 
 
-async def watch(client: Client, params: WatchParams) -> None:
-    """Change what a feed watches."""
+async def _watch(client: Client, params: _WatchParams) -> None:
     client.feeds.watch(params.feed, params.watch, every=params.all)
 
 
-async def unsubscribe(client: Client, params: _FeedParams) -> None:
-    """End a feed."""
+async def _unsubscribe(client: Client, params: _FeedParams) -> None:
     client.feeds.end(params.feed)
 
 
-async def tool(client: Client, params: ToolCallParams) -> RawJson:
+async def _tool(client: Client, params: _ToolCallParams) -> RawJson:
     """Run a session tool; what a rule refuses is its result."""
     scope = scope_of(params.name)
     client.access.require(scope)
@@ -174,9 +165,8 @@ async def _once(client: Client, once: str, boot: str | None, what: str, change: 
     """Make a change that may be asked for again (`core.server.native.repeats`)."""
     context = client.context
     if boot is not None and boot != context.facts.boot_id:
-        raise Conflict(
-            "the gateway was started anew before it answered: look whether it was done, and if not, do it again"
-        )
+        words = "the gateway was started anew before it answered: look whether it was done, and if not, do it again"
+        raise Conflict(words)
     return await context.repeats.once(once, what, change)
 
 
@@ -213,13 +203,12 @@ def _newest(gateway: Gateway) -> int:
     return feed.cursor
 
 
-METHODS: Final = table(
-    Method(port.DESCRIBE, READ, PortParams, describe),
-    Method(port.SUBSCRIBE, READ, FeedParams, subscribe),
-    Method(port.WATCH, READ, WatchParams, watch),
-    Method(port.UNSUBSCRIBE, READ, _FeedParams, unsubscribe),
-    Method(port.TOOL, READ, ToolCallParams, tool),
+METHODS: Final = (
+    Method(port.DESCRIBE, READ, PortParams, _describe),
+    Method(port.SUBSCRIBE, READ, _SubscribeParams, _subscribe),
+    Method(port.WATCH, READ, _WatchParams, _watch),
+    Method(port.UNSUBSCRIBE, READ, _FeedParams, _unsubscribe),
+    Method(port.TOOL, READ, _ToolCallParams, _tool),
     *(_read_method(name) for name in port.READS),
     *(_change_method(name, scope) for name, scope in port.CHANGES.items()),
 )
-"""All of them, by name."""

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from core.server.auth import READ
 from core.server.conversation.client import Client
-from core.server.method import Method, table
+from core.server.method import Method
 from core.server.params import MethodParams
 
 _CHANNELS: Final[Mapping[str, Any]] = {
@@ -66,27 +66,25 @@ def _nothing_now(clock: str, answer: Mapping[str, Any]) -> Callable[[Client, Any
     return run
 
 
-ABSENT: Final = table(
-    *(
-        Method(name, READ, Anything, run)
-        for name, run in {
-            "channels.status": _nothing_now("ts", _CHANNELS),
-            "cron.list": _nothing({"jobs": [], "deliveryPreviews": {}, **_PAGE}),
-            "cron.status": _nothing({"enabled": False, "jobs": 0, "nextWakeAtMs": None}),
-            "exec.approval.list": _nothing([]),
-            "models.authStatus": _nothing_now("ts", {"providers": []}),
-            "openclaw.approval.list": _nothing([]),
-            "plugin.approval.list": _nothing([]),
-            "progressCard.get": _nothing({"card": None}),
-            "question.list": _nothing({"questions": []}),
-            "sessions.branches.list": _nothing({"branches": []}),
-            "sessions.companion.state": _nothing({"exchanges": []}),
-            "skills.status": _nothing({"skills": []}),
-            "talk.catalog": _nothing(_TALK),
-            "taskSuggestions.list": _nothing({"suggestions": []}),
-            "tasks.list": _nothing({"tasks": []}),
-            "update.status": _nothing({"sentinel": None, "updateAvailable": None}),
-            "usage.status": _nothing_now("updatedAt", {"providers": []}),
-        }.items()
-    )
+ABSENT: Final = tuple(
+    Method(name, READ, Anything, run)
+    for name, run in {
+        "channels.status": _nothing_now("ts", _CHANNELS),
+        "cron.list": _nothing({"jobs": [], "deliveryPreviews": {}, **_PAGE}),
+        "cron.status": _nothing({"enabled": False, "jobs": 0, "nextWakeAtMs": None}),
+        "exec.approval.list": _nothing([]),
+        "models.authStatus": _nothing_now("ts", {"providers": []}),
+        "openclaw.approval.list": _nothing([]),
+        "plugin.approval.list": _nothing([]),
+        "progressCard.get": _nothing({"card": None}),
+        "question.list": _nothing({"questions": []}),
+        "sessions.branches.list": _nothing({"branches": []}),
+        "sessions.companion.state": _nothing({"exchanges": []}),
+        "skills.status": _nothing({"skills": []}),
+        "talk.catalog": _nothing(_TALK),
+        "taskSuggestions.list": _nothing({"suggestions": []}),
+        "tasks.list": _nothing({"tasks": []}),
+        "update.status": _nothing({"sentinel": None, "updateAvailable": None}),
+        "usage.status": _nothing_now("updatedAt", {"providers": []}),
+    }.items()
 )

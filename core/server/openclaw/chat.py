@@ -10,13 +10,13 @@ from core.model.access import ALL
 from core.model.errors import Invalid, NotFound
 from core.model.ids import new_id
 from core.model.messages import Draft, Message, text_block
-from core.model.runs import LIVE_STATES, RunOutcome, RunRequest, RunTicket
+from core.model.runs import LIVE_STATES, RunRequest, RunTicket
 from core.model.sessions import HistoryPage, Session
 from core.server.auth import ADMIN, READ, WRITE
 from core.server.conversation.client import Client
-from core.server.method import Method, table
+from core.server.method import Method
 from core.server.openclaw.find import found_key, session_of
-from core.server.openclaw.rows import Defaults, message_text
+from core.server.openclaw.rows import defaults, message_text
 from core.server.params import MethodParams
 from core.wire.frames import RawJson, encode
 
@@ -57,9 +57,7 @@ class SendParams(MethodParams):
     attachments: list[Any] = Field(default_factory=list[Any])
 
 
-class SessionSendParams(MethodParams):
-    """Parameters of `sessions.send`."""
-
+class _SessionSendParams(MethodParams):
     key: str
     message: str
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=200)
@@ -69,26 +67,20 @@ class SessionSendParams(MethodParams):
     attachments: list[Any] = Field(default_factory=list[Any])
 
 
-class AbortParams(MethodParams):
-    """Parameters of `chat.abort`."""
-
+class _AbortParams(MethodParams):
     session_key: str
     run_id: str | None = None
     agent_id: str | None = None
     preserve_side_runs: bool | None = None
 
 
-class SessionAbortParams(MethodParams):
-    """Parameters of `sessions.abort`."""
-
+class _SessionAbortParams(MethodParams):
     key: str
     run_id: str | None = None
     agent_id: str | None = None
 
 
-class InjectParams(MethodParams):
-    """Parameters of `chat.inject`."""
-
+class _InjectParams(MethodParams):
     session_key: str
     message: str = Field(min_length=1)
     label: str | None = Field(default=None, max_length=100)
@@ -99,35 +91,16 @@ async def _history(client: Client, params: HistoryParams) -> RawJson:
     key = params.session_id or await found_key(client, params.session_key, params.agent_id)
     try:
         session = await gateway.get_session(key, ALL)
-    except NotFound:
-        return await _no_history(client, key)
-    ref = params.session_id or session.session_id
-    before = await _before(client, session, ref, params.offset)
+    except NotFound:  # it is yet to be made
+        fields = {"sessionKey": key, "messages": list[str](), "hasMore": False, "totalMessages": 0}
+        return RawJson(encode(fields | {"defaults": await defaults(gateway, gateway.rules.default_agent)}))
+    ref, before = params.session_id or session.session_id, None
+    if params.offset:
+        newest = await gateway.history(ref, ALL, limit=1)
+        last = newest.messages[-1].seq if newest.messages else session.first_seq
+        before = max(1, last + 1 - params.offset)
     page = await gateway.history(ref, ALL, limit=params.limit, before=before, in_brief=params.max_chars is not None)
     return await _answer(client, session, page, params)
-
-
-async def _before(client: Client, session: Session, ref: str, offset: int) -> int | None:
-    """Return the place before which a page ends when some of the newest messages are left out."""
-    if not offset:
-        return None
-    newest = await client.gateway.history(ref, ALL, limit=1)
-    last = newest.messages[-1].seq if newest.messages else session.first_seq
-    return max(1, last + 1 - offset)
-
-
-async def _no_history(client: Client, key: str) -> RawJson:
-    """Return the history of a session that is yet to be made."""
-    gateway = client.gateway
-    defaults = (await Defaults.of(gateway)).as_json(gateway.rules.default_agent)
-    answer: dict[str, Any] = {
-        "sessionKey": key,
-        "messages": [],
-        "hasMore": False,
-        "totalMessages": 0,
-        "defaults": defaults,
-    }
-    return RawJson(encode(answer))
 
 
 async def _answer(client: Client, session: Session, page: HistoryPage, params: HistoryParams) -> RawJson:
@@ -139,7 +112,7 @@ async def _answer(client: Client, session: Session, page: HistoryPage, params: H
         "hasMore": cut or page.before is not None,
         "offset": params.offset,
         "pendingInputs": {"items": [], "total": session.queued},
-        "defaults": (await Defaults.of(client.gateway)).as_json(session.agent_id),
+        "defaults": await defaults(client.gateway, session.agent_id),
     }
     if fields["hasMore"]:
         fields["nextOffset"] = params.offset + len(texts)
@@ -148,10 +121,10 @@ async def _answer(client: Client, session: Session, page: HistoryPage, params: H
     levels = (("thinkingLevel", session.thinking_level), ("verboseLevel", session.verbose_level))
     fields.update((name, level) for name, level in levels if level is not None)
     if session.status == "running":
-        running = client.events.under_way(session.key) if client.events is not None else None
-        if running is not None:
-            run_id, text = running
-            fields["inFlightRun"] = {"runId": run_id, "text": text, "startedAt": session.started_at, "events": []}
+        reply = client.events.runs.under_way(session.key) if client.events is not None else None
+        if reply is not None:
+            told = {"runId": reply.run_id, "text": reply.text, "startedAt": session.started_at}
+            fields["inFlightRun"] = told | {"events": []}
     row = client.context.rows.text(session)
     return RawJson(f'{encode(fields)[:-1]},"messages":[{",".join(texts)}],"sessionInfo":{row}}}')
 
@@ -191,19 +164,27 @@ async def _send(client: Client, params: SendParams) -> dict[str, Any]:
         agent_id=params.agent_id.lower() if params.agent_id else None,
     )
     _check_attachments(params.attachments)
-    known = await known_outcome(client, params.idempotency_key)
-    ticket = await start(client, request)
-    return {"runId": ticket.run_id, "status": _status(known, ticket)}
+    return await _accept(client, request, params.idempotency_key)
 
 
-async def _send_to(client: Client, params: SessionSendParams) -> dict[str, Any]:
+async def _send_to(client: Client, params: _SessionSendParams) -> dict[str, Any]:
     _check_attachments(params.attachments)
     session = await session_of(client, params.key, params.agent_id)
     run_id = params.idempotency_key or new_id()
-    known = await known_outcome(client, run_id)
     request = RunRequest(session.key, params.message, run_id=run_id, timeout_ms=params.timeout_ms)
+    return await _accept(client, request, run_id)
+
+
+async def _accept(client: Client, request: RunRequest, run_id: str) -> dict[str, Any]:
+    """Have a message accepted, and say how its run stands when it was accepted before."""
+    try:
+        await client.gateway.wait_run(run_id, 0)
+        known = True
+    except NotFound:
+        known = False
     ticket = await start(client, request)
-    return {"runId": ticket.run_id, "status": _status(known, ticket)}
+    status = "in_flight" if ticket.state in LIVE_STATES else "ok" if ticket.state == "done" else "error"
+    return {"runId": ticket.run_id, "status": status if known else "started"}
 
 
 async def start(client: Client, request: RunRequest) -> RunTicket:
@@ -213,31 +194,17 @@ async def start(client: Client, request: RunRequest) -> RunTicket:
     return await client.gateway.start_run(request, client.caller)
 
 
-async def known_outcome(client: Client, run_id: str) -> RunOutcome | None:
-    """Return how a run stands that was accepted before; None for one that is new."""
-    try:
-        return await client.gateway.wait_run(run_id, 0)
-    except NotFound:
-        return None
-
-
-def _status(known: RunOutcome | None, ticket: RunTicket) -> str:
-    if known is None:
-        return "started"
-    return "in_flight" if ticket.state in LIVE_STATES else "ok" if ticket.state == "done" else "error"
-
-
 def _check_attachments(attachments: Sequence[Any]) -> None:
     if attachments:
         raise Invalid("messages with attachments are not taken here: put the words into the message")
 
 
-async def _abort(client: Client, params: AbortParams) -> dict[str, Any]:
+async def _abort(client: Client, params: _AbortParams) -> dict[str, Any]:
     stopped = await _stop(client, params.session_key, params.agent_id, params.run_id)
     return {"ok": True, "aborted": bool(stopped), "runIds": stopped}
 
 
-async def _abort_session(client: Client, params: SessionAbortParams) -> dict[str, Any]:
+async def _abort_session(client: Client, params: _SessionAbortParams) -> dict[str, Any]:
     stopped = await _stop(client, params.key, params.agent_id, params.run_id)
     return {
         "ok": True,
@@ -254,7 +221,7 @@ async def _stop(client: Client, key: str, agent_id: str | None, run_id: str | No
         return []
 
 
-async def _inject(client: Client, params: InjectParams) -> dict[str, Any]:
+async def _inject(client: Client, params: _InjectParams) -> dict[str, Any]:
     session = await session_of(client, params.session_key)
     words = f"[{params.label}]\n\n{params.message}" if params.label else params.message
     draft = Draft("assistant", (text_block(words),), stop_reason="stop")
@@ -262,12 +229,12 @@ async def _inject(client: Client, params: InjectParams) -> dict[str, Any]:
     return {"ok": True, "messageId": message.id, "messageSeq": message.seq}
 
 
-CHAT: Final = table(
+CHAT: Final = (
     Method("chat.history", READ, HistoryParams, _history, heavy=True),
     Method("chat.startup", READ, HistoryParams, _history, heavy=True),
     Method("chat.send", WRITE, SendParams, _send),
-    Method("chat.abort", WRITE, AbortParams, _abort),
-    Method("chat.inject", ADMIN, InjectParams, _inject),
-    Method("sessions.send", WRITE, SessionSendParams, _send_to),
-    Method("sessions.abort", WRITE, SessionAbortParams, _abort_session),
+    Method("chat.abort", WRITE, _AbortParams, _abort),
+    Method("chat.inject", ADMIN, _InjectParams, _inject),
+    Method("sessions.send", WRITE, _SessionSendParams, _send_to),
+    Method("sessions.abort", WRITE, _SessionAbortParams, _abort_session),
 )

@@ -8,17 +8,15 @@ from core.model.errors import NotFound
 from core.server.auth import PAIRING
 from core.server.conversation.client import Client
 from core.server.devices import PairedDevice
-from core.server.method import Method, table
+from core.server.method import Method
 from core.server.params import MethodParams, Nothing
 
 
-class DeviceParams(MethodParams):
-    """Parameters of `device.pair.remove`."""
-
+class _DeviceParams(MethodParams):
     device_id: str = Field(min_length=1, max_length=128)
 
 
-class RevokeParams(DeviceParams):
+class RevokeParams(_DeviceParams):
     """Parameters of `device.token.revoke`; there is one role here."""
 
     role: str = "operator"
@@ -29,7 +27,7 @@ async def _list(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: ARG
     return {"pending": [], "paired": [shown(device) for device in client.context.devices.paired()]}
 
 
-async def _remove(client: Client, params: DeviceParams) -> dict[str, Any]:
+async def _remove(client: Client, params: _DeviceParams) -> dict[str, Any]:
     await _unpair(client, params.device_id)
     return {"deviceId": params.device_id}
 
@@ -69,8 +67,8 @@ def shown(device: PairedDevice) -> dict[str, Any]:
     }
 
 
-DEVICES: Final = table(
+DEVICES: Final = (
     Method("device.pair.list", PAIRING, Nothing, _list),
-    Method("device.pair.remove", PAIRING, DeviceParams, _remove),
+    Method("device.pair.remove", PAIRING, _DeviceParams, _remove),
     Method("device.token.revoke", PAIRING, RevokeParams, _revoke),
 )

@@ -43,62 +43,36 @@ class EventPump:
     Args:
         caps: What the client says it can do.
         answered: Waits until the client knows of every run that it began.
+
+    Attributes:
+        wanted: What it wants to hear; its feed has told it everything up to a cursor.
+        runs: What it was told of runs.
     """
 
     def __init__(
         self, context: ServerContext, caps: Collection[str], out: FrameSender, answered: Callable[[], Awaitable[None]]
     ) -> None:
         self._answered = answered
-        self._wanted = Subscription(context.gateway, scoped=SCOPED in caps, most_keys=context.limits.subscriptions)
-        self._sessions = SessionEvents(context, out, self._wanted)
-        self._runs = RunEvents(context, out, self._wanted, self._sessions, tools=TOOL_EVENTS in caps)
+        self.wanted = Subscription(context.gateway, scoped=SCOPED in caps, most_keys=context.limits.subscriptions)
+        self._sessions = SessionEvents(context, out, self.wanted)
+        self.runs = RunEvents(context, out, self.wanted, self._sessions, tools=TOOL_EVENTS in caps)
         self._batch: list[Event] = []
         self._filled = asyncio.Event()
         self._taken = asyncio.Event()
-
-    @property
-    def cursor(self) -> Cursor:
-        """The `rev` up to which the client has been told everything it wants to hear."""
-        return self._wanted.feed.cursor
 
     # What the client wants
 
     def subscribe(self, after: Cursor | None) -> bool:
         """Tell of all sessions from now on, or of everything since a cursor; False when that cursor is unknown."""
-        known, older = self._wanted.list_sessions(after)
+        known, older = self.wanted.list_sessions(after)
         if older:
             self._sessions.forget_all()
         return known
 
     def unsubscribe(self) -> None:
         """Tell of the list no longer."""
-        self._wanted.unlist_sessions()
+        self.wanted.unlist_sessions()
         self._sessions.forget_all()
-
-    def follow(self, key: str) -> None:
-        """Tell of the messages of a session.
-
-        Raises:
-            Invalid: The client follows too many.
-        """
-        self._wanted.follow(key)
-
-    def unfollow(self, key: str) -> None:
-        """Tell of them no longer."""
-        self._wanted.unfollow(key)
-
-    def started(self, run_id: str) -> None:
-        """Note that this client began a run: it hears of its tools."""
-        self._runs.started(run_id)
-
-    def under_way(self, key: str) -> tuple[str, str] | None:
-        """Return id and text so far of the run at work in a session, if it was heard of."""
-        reply = self._runs.under_way(key)
-        return (reply.run_id, reply.text) if reply is not None else None
-
-    def close(self) -> None:
-        """Hear no more."""
-        self._wanted.feed.close()
 
     # The stream
 
@@ -112,7 +86,7 @@ class EventPump:
                 batch, self._batch = self._batch, []
                 self._taken.set()
                 await self._tell(batch)
-                await self._runs.tell_words()
+                await self.runs.tell_words()
             reader.result()
         finally:
             reader.cancel()
@@ -121,8 +95,8 @@ class EventPump:
     async def _read(self) -> None:
         try:
             feed: Feed | None = None
-            while feed is not self._wanted.feed:
-                feed = self._wanted.feed
+            while feed is not self.wanted.feed:
+                feed = self.wanted.feed
                 async for event in feed:
                     self._batch.append(event)
                     self._filled.set()
@@ -134,7 +108,7 @@ class EventPump:
 
     async def _wait(self) -> None:
         """Wait for events, or until words are to be told on."""
-        due = self._runs.due()
+        due = self.runs.due()
         self._filled.clear()
         if self._batch:
             return
@@ -154,13 +128,13 @@ class EventPump:
                     await self._message(event, rows)
                 case RunChanged(_, run):
                     told.add(run.key)
-                    await self._runs.changed(run, rows)
+                    await self.runs.changed(run, rows)
                 case Delta():
-                    await self._runs.delta(event)
+                    await self.runs.delta(event)
                 case ToolProgress():
-                    await self._runs.progress(event)
+                    await self.runs.progress(event)
                 case Gap():
-                    self._runs.forget_live()
+                    self.runs.forget_live()
                 case SessionGone(rev, key, session_id):
                     self._sessions.forget(key)
                     await self._sessions.changed(key, {"reason": "delete", "sessionId": session_id, "rev": rev}, None)
@@ -168,17 +142,17 @@ class EventPump:
                     await self._sessions.changed("", {"reason": "reload"}, None)
                 case _:
                     pass
-        self._runs.forget_notes()
-        if self._wanted.lists:
+        self.runs.forget_notes()
+        if self.wanted.lists:
             for key, session in rows.items():
                 await self._sessions.patched(session, told=key in told)
 
     async def _message(self, event: MessageAppended, rows: Mapping[str, Session]) -> None:
         key, message = event.key, event.message
-        if self._wanted.hears_messages(key):
+        if self.wanted.hears_messages(key):
             await self._sessions.message(event, await self._sessions.row(key, rows))
         if message.role != "user":
-            await self._runs.message(key, message)
-        if self._wanted.lists:
+            await self.runs.message(key, message)
+        if self.wanted.lists:
             what = {"phase": "message", "messageSeq": message.seq}
             await self._sessions.changed(key, what, await self._sessions.row(key, rows))

@@ -9,8 +9,8 @@ from core.model.commands import COMMANDS, CommandSpec
 from core.model.errors import Invalid
 from core.server.auth import READ
 from core.server.conversation.client import Client
-from core.server.method import Method, table
-from core.server.openclaw.rows import THINKING_LEVELS, Defaults, model_fields, recent
+from core.server.method import Method
+from core.server.openclaw.rows import THINKING_LEVELS, defaults, model_fields, recent
 from core.server.params import MethodParams, Nothing
 from core.server.status import SCOPE, health, presence
 from core.wire.frames import encode
@@ -18,16 +18,12 @@ from core.wire.frames import encode
 MAX_LINES: Final = 5_000
 
 
-class HealthParams(MethodParams):
-    """Parameters of `health`."""
-
+class _HealthParams(MethodParams):
     probe: bool = False
     include_sensitive: bool = False
 
 
-class StatusParams(MethodParams):
-    """Parameters of `status`."""
-
+class _StatusParams(MethodParams):
     include_channel_summary: bool = True
     include_cli_projection: bool = False
 
@@ -38,37 +34,30 @@ class AgentIdentityParams(MethodParams):
     agent_id: str | None = None
 
 
-class ModelsParams(MethodParams):
-    """Parameters of `models.list`."""
-
+class _ModelsParams(MethodParams):
     view: str | None = None
     agent_id: str | None = None
 
 
-class CommandsParams(MethodParams):
-    """Parameters of `commands.list`."""
-
+class _CommandsParams(MethodParams):
     agent_id: str | None = None
     provider: str | None = None
     scope: str | None = None
     include_args: bool = True
 
 
-class LogsParams(MethodParams):
-    """Parameters of `logs.tail`."""
-
+class _LogsParams(MethodParams):
     cursor: int | None = Field(default=None, ge=0)
     limit: int = Field(default=500, ge=1, le=MAX_LINES)
     max_bytes: int = Field(default=250_000, ge=1, le=1_000_000)
 
 
-async def _health(client: Client, params: HealthParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
+async def _health(client: Client, params: _HealthParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
     return await health(client.context)
 
 
-async def _status(client: Client, params: StatusParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
+async def _status(client: Client, params: _StatusParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
     context, gateway = client.context, client.gateway
-    defaults = await Defaults.of(gateway)
     default = gateway.rules.default_agent
     path, newest = context.facts.state_dir, await recent(gateway)
     return {
@@ -81,11 +70,11 @@ async def _status(client: Client, params: StatusParams) -> dict[str, Any]:  # no
         "queuedSystemEvents": [],
         "sessions": {
             "paths": [path],
-            "defaults": defaults.as_json(default),
+            "defaults": await defaults(gateway, default),
             "recent": newest,
             "byAgent": [
                 {"agentId": agent.agent_id, "path": path, "recent": _of_agent(newest, agent.agent_id)}
-                for agent in defaults.agents
+                for agent in await gateway.agents()
             ],
         },
     }
@@ -113,7 +102,7 @@ async def _agents(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: A
     return {"defaultId": rules.default_agent, "mainKey": "main", "scope": SCOPE, "agents": agents}
 
 
-async def _models(client: Client, params: ModelsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
+async def _models(client: Client, params: _ModelsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
     models: list[dict[str, Any]] = []
     for model in await client.gateway.models():
         named = model_fields(model.ref)
@@ -124,7 +113,7 @@ async def _models(client: Client, params: ModelsParams) -> dict[str, Any]:  # no
     return {"models": models}
 
 
-async def _commands(client: Client, params: CommandsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
+async def _commands(client: Client, params: _CommandsParams) -> dict[str, Any]:  # noqa: ARG001 - one shape
     return {"commands": [_command(spec, with_args=params.include_args) for spec in COMMANDS.values()]}
 
 
@@ -162,7 +151,7 @@ async def _config(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: A
     }
 
 
-async def _logs(client: Client, params: LogsParams) -> dict[str, Any]:
+async def _logs(client: Client, params: _LogsParams) -> dict[str, Any]:
     """Return the end of the log; with the cursor of an earlier answer, what came after it."""
     lines = client.context.facts.log_tail(params.limit)
     marks = [zlib.crc32(line.encode("utf-8", "replace")) for line in lines]
@@ -186,8 +175,8 @@ async def _logs(client: Client, params: LogsParams) -> dict[str, Any]:
 
 async def _metadata(client: Client, params: AgentIdentityParams) -> dict[str, Any]:
     """Return what a chat offers beside its messages."""
-    models = await _models(client, ModelsParams(agent_id=params.agent_id))
-    return models | await _commands(client, CommandsParams()) | {"swarmEnabled": False}
+    models = await _models(client, _ModelsParams(agent_id=params.agent_id))
+    return models | await _commands(client, _CommandsParams()) | {"swarmEnabled": False}
 
 
 async def _identity(client: Client, params: AgentIdentityParams) -> dict[str, Any]:
@@ -200,15 +189,15 @@ async def _identity(client: Client, params: AgentIdentityParams) -> dict[str, An
     return {"agentId": agent.agent_id, "name": name, "avatar": name[:1].upper()}
 
 
-FACTS: Final = table(
-    Method("health", READ, HealthParams, _health),
-    Method("status", READ, StatusParams, _status),
+FACTS: Final = (
+    Method("health", READ, _HealthParams, _health),
+    Method("status", READ, _StatusParams, _status),
     Method("system-presence", READ, Nothing, _presence),
     Method("agents.list", READ, Nothing, _agents),
     Method("agent.identity.get", READ, AgentIdentityParams, _identity),
     Method("chat.metadata", READ, AgentIdentityParams, _metadata),
-    Method("models.list", READ, ModelsParams, _models),
-    Method("commands.list", READ, CommandsParams, _commands),
+    Method("models.list", READ, _ModelsParams, _models),
+    Method("commands.list", READ, _CommandsParams, _commands),
     Method("config.get", READ, Nothing, _config),
-    Method("logs.tail", READ, LogsParams, _logs),
+    Method("logs.tail", READ, _LogsParams, _logs),
 )

@@ -3,10 +3,9 @@ protocol#two-shapes)."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from core.gateway import AgentInfo, Gateway, ModelInfo
+from core.gateway import Gateway
 from core.model.access import ALL
 from core.model.keys import MAIN, main_key
 from core.model.messages import Message
@@ -31,36 +30,6 @@ STATUS: Final = {
     "interrupted": "failed",
 }
 THINKING_LEVELS: Final = ("off", "minimal", "low", "medium", "high")
-
-
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """What sessions have that do not say otherwise."""
-
-    agents: tuple[AgentInfo, ...]
-    models: tuple[ModelInfo, ...]
-
-    @classmethod
-    async def of(cls, gateway: Gateway) -> "Defaults":
-        """Ask a gateway."""
-        return cls(tuple(await gateway.agents()), tuple(await gateway.models()))
-
-    def model_of(self, agent_id: str) -> str | None:
-        """Return the ref of an agent's model."""
-        return next((agent.model for agent in self.agents if agent.agent_id == agent_id), None)
-
-    def as_json(self, agent_id: str) -> dict[str, Any]:
-        """Return what a list says of them."""
-        ref = self.model_of(agent_id)
-        windows = {model.ref: model.context_window for model in self.models}
-        window = windows.get(ref or "")
-        return {
-            **model_fields(ref),
-            **({"contextTokens": window} if window is not None else {}),
-            "thinkingLevels": [{"id": level, "label": level} for level in THINKING_LEVELS],
-            "thinkingOptions": list(THINKING_LEVELS),
-            "thinkingDefault": "off",
-        }
 
 
 class RowEncoder:
@@ -107,6 +76,19 @@ class RowEncoder:
             if len(self._messages) > MAX_MESSAGES:
                 del self._messages[next(iter(self._messages))]
         return text
+
+
+async def defaults(gateway: Gateway, agent_id: str) -> dict[str, Any]:
+    """Return what sessions of an agent have that do not say otherwise."""
+    ref = next((agent.model for agent in await gateway.agents() if agent.agent_id == agent_id), None)
+    window = next((model.context_window for model in await gateway.models() if model.ref == ref), None)
+    return {
+        **model_fields(ref),
+        **({"contextTokens": window} if window is not None else {}),
+        "thinkingLevels": [{"id": level, "label": level} for level in THINKING_LEVELS],
+        "thinkingOptions": list(THINKING_LEVELS),
+        "thinkingDefault": "off",
+    }
 
 
 async def recent(gateway: Gateway) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from core.model.keys import main_key
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
 from core.server.auth import READ, WRITE
 from core.server.conversation.client import Client
-from core.server.method import Later, Method, table
+from core.server.method import Later, Method
 from core.server.openclaw.chat import start
 from core.server.openclaw.find import found_key
 from core.server.params import MethodParams
@@ -45,9 +45,7 @@ class AgentRunParams(MethodParams):
     attachments: list[Any] = Field(default_factory=list[Any], max_length=0)
 
 
-class WaitParams(MethodParams):
-    """Parameters of `agent.wait`."""
-
+class _WaitParams(MethodParams):
     run_id: str = Field(min_length=1)
     timeout_ms: int = Field(default=30_000, ge=0, le=MAX_WAIT_MS)
 
@@ -114,7 +112,7 @@ def _duration(run: Run | None) -> int | None:
     return run.ended_at - run.started_at
 
 
-async def _wait(client: Client, params: WaitParams) -> dict[str, Any]:
+async def _wait(client: Client, params: _WaitParams) -> dict[str, Any]:
     try:
         outcome = await client.gateway.wait_run(params.run_id, params.timeout_ms / 1000)
     except NotFound as error:  # `timeout` is what their protocol has for it; the sentence says that no wait will help
@@ -148,7 +146,7 @@ async def _run(client: Client, run_id: str, key: str) -> Run | None:
     return next((run for run in newest if run.run_id == run_id), None)
 
 
-RUNS: Final = table(
+RUNS: Final = (
     Method("agent", WRITE, AgentRunParams, _agent),
-    Method("agent.wait", READ, WaitParams, _wait),
+    Method("agent.wait", READ, _WaitParams, _wait),
 )

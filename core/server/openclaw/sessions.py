@@ -15,9 +15,10 @@ from core.model.runs import LIVE_STATES, RunRequest
 from core.model.sessions import NewSession, Session, SessionPage, SessionPatch, SessionQuery
 from core.server.auth import ADMIN, READ, WRITE
 from core.server.conversation.client import Client
-from core.server.method import Method, table
+from core.server.method import Method
+from core.server.openclaw.chat import start
 from core.server.openclaw.find import canonical_key, key_of, session_of
-from core.server.openclaw.rows import Defaults, model_fields, row
+from core.server.openclaw.rows import defaults, model_fields, row
 from core.server.params import ClosedParams, MethodParams, Nothing
 from core.tools.target import policy_subject
 from core.wire.frames import RawJson, encode
@@ -82,9 +83,7 @@ class KeyParams(MethodParams):
     agent_id: str | None = None
 
 
-class PreviewParams(MethodParams):
-    """Parameters of `sessions.preview`."""
-
+class _PreviewParams(MethodParams):
     keys: list[str] = Field(min_length=1, max_length=64)
     limit: int = Field(default=12, ge=1, le=50)
     max_chars: int = Field(default=240, ge=20, le=2_000)
@@ -103,9 +102,7 @@ class ResolveParams(MethodParams):
     allow_missing: bool = False
 
 
-class GetParams(KeyParams):
-    """Parameters of `sessions.get`."""
-
+class _GetParams(KeyParams):
     limit: int = Field(default=200, ge=1, le=MAX_MESSAGES)
 
 
@@ -163,17 +160,13 @@ class DeleteParams(KeyParams, ClosedParams):
     emit_lifecycle_hooks: bool = True
 
 
-class SearchParams(MethodParams):
-    """Parameters of `sessions.search`."""
-
+class _SearchParams(MethodParams):
     query: str = Field(min_length=1, max_length=1_000)
     limit: int = Field(default=10, ge=1, le=100)
     key: str | None = None
 
 
-class UsageParams(MethodParams):
-    """Parameters of `sessions.usage`."""
-
+class _UsageParams(MethodParams):
     key: str | None = None
     limit: int = Field(default=50, ge=1, le=MAX_ROWS)
 
@@ -195,7 +188,7 @@ async def rows(client: Client, params: ListParams) -> RawJson:
         "nextOffset": after if page.has_more else None,
         "hasMore": page.has_more,
         "owners": [],
-        "defaults": (await Defaults.of(gateway)).as_json(params.agent_id or gateway.rules.default_agent),
+        "defaults": await defaults(gateway, params.agent_id or gateway.rules.default_agent),
     }
     if not page.has_more:
         fields["totalCount"] = after
@@ -243,7 +236,7 @@ async def _subscribe(client: Client, params: SubscribeParams) -> object:
     answer: dict[str, Any] = {
         "subscribed": True,
         "storeId": client.context.facts.store_id,
-        "cursor": pump.cursor,
+        "cursor": pump.wanted.feed.cursor,
         "reset": other or not known,
     }
     if params.model_fields_set <= {"after", "store_id"}:
@@ -252,13 +245,14 @@ async def _subscribe(client: Client, params: SubscribeParams) -> object:
 
 
 async def _unsubscribe(client: Client, params: Nothing) -> dict[str, Any]:  # noqa: ARG001 - one shape
-    client.begin_events().unsubscribe()
+    if client.events is not None:
+        client.events.unsubscribe()
     return {"subscribed": False}
 
 
 async def _follow(client: Client, params: KeyParams) -> dict[str, Any]:
     key = await key_of(client, params.key, params.agent_id)
-    client.begin_events().follow(key)
+    client.begin_events().wanted.follow(key)
     return {"subscribed": True, "key": key}
 
 
@@ -267,16 +261,17 @@ async def _unfollow(client: Client, params: KeyParams) -> dict[str, Any]:
         key = await key_of(client, params.key, params.agent_id)
     except NotFound:  # it may have been deleted since
         key = canonical_key(client, params.key, params.agent_id)
-    client.begin_events().unfollow(key)
+    if client.events is not None:
+        client.events.wanted.unfollow(key)
     return {"subscribed": False, "key": key}
 
 
-async def _preview(client: Client, params: PreviewParams) -> dict[str, Any]:
+async def _preview(client: Client, params: _PreviewParams) -> dict[str, Any]:
     previews = [await _preview_of(client, key, params) for key in params.keys]
     return {"ts": client.gateway.now_ms(), "previews": previews}
 
 
-async def _preview_of(client: Client, key: str, params: PreviewParams) -> dict[str, Any]:
+async def _preview_of(client: Client, key: str, params: _PreviewParams) -> dict[str, Any]:
     try:
         ref = canonical_key(client, key)
         page = await client.gateway.history(ref, ALL, limit=params.limit, include_tools=False, in_brief=True)
@@ -326,7 +321,7 @@ async def _describe(client: Client, params: KeyParams) -> RawJson:
     return RawJson(f'{{"session":{client.context.rows.text(session)}}}')
 
 
-async def _get(client: Client, params: GetParams) -> RawJson:
+async def _get(client: Client, params: _GetParams) -> RawJson:
     try:
         ref = canonical_key(client, params.key, params.agent_id)
         page = await client.gateway.history(ref, ALL, limit=params.limit)
@@ -352,9 +347,7 @@ async def _create(client: Client, params: CreateParams) -> RawJson:
     fields: dict[str, Any] = {"ok": True, "key": session.key, "sessionId": session.session_id, "runStarted": False}
     message = params.message or params.task
     if message:
-        run_id = new_id()
-        client.began(run_id)
-        ticket = await gateway.start_run(RunRequest(session.session_id, message, run_id=run_id), client.caller)
+        ticket = await start(client, RunRequest(session.session_id, message, run_id=new_id()))
         fields |= {"runStarted": True, "runId": ticket.run_id, "status": "started"}
     return _with_entry(client, fields, session)
 
@@ -416,7 +409,7 @@ async def _delete(client: Client, params: DeleteParams) -> dict[str, Any]:
     return {"ok": True, "key": session.key, "deleted": True, "archived": []}
 
 
-async def _search(client: Client, params: SearchParams) -> dict[str, Any]:
+async def _search(client: Client, params: _SearchParams) -> dict[str, Any]:
     key = (await session_of(client, params.key)).key if params.key is not None else None
     hits = await client.gateway.search(params.query, ALL, key=key, limit=params.limit)
     results = [
@@ -435,7 +428,7 @@ async def _search(client: Client, params: SearchParams) -> dict[str, Any]:
     return {"results": results}
 
 
-async def _usage(client: Client, params: UsageParams) -> dict[str, Any]:
+async def _usage(client: Client, params: _UsageParams) -> dict[str, Any]:
     """Return what sessions have used since they were made; nothing is kept by the day."""
     if params.key is not None:
         found = (await session_of(client, params.key),)
@@ -469,21 +462,21 @@ def _totals(found: Sequence[Session]) -> dict[str, Any]:
     }
 
 
-SESSIONS: Final = table(
+SESSIONS: Final = (
     Method("sessions.list", READ, ListParams, rows),
     Method("sessions.subscribe", READ, SubscribeParams, _subscribe),
     Method("sessions.unsubscribe", READ, Nothing, _unsubscribe),
     Method("sessions.messages.subscribe", READ, KeyParams, _follow),
     Method("sessions.messages.unsubscribe", READ, KeyParams, _unfollow),
-    Method("sessions.preview", READ, PreviewParams, _preview),
+    Method("sessions.preview", READ, _PreviewParams, _preview),
     Method("sessions.resolve", READ, ResolveParams, _resolve),
     Method("sessions.describe", READ, KeyParams, _describe),
-    Method("sessions.get", READ, GetParams, _get, heavy=True),
+    Method("sessions.get", READ, _GetParams, _get, heavy=True),
     Method("sessions.create", WRITE, CreateParams, _create),
     Method("sessions.patch", WRITE, PatchParams, _patch),
     Method("sessions.reset", ADMIN, ResetParams, _reset),
     Method("sessions.delete", ADMIN, DeleteParams, _delete),
-    Method("sessions.search", READ, SearchParams, _search),
-    Method("sessions.usage", READ, UsageParams, _usage),
+    Method("sessions.search", READ, _SearchParams, _search),
+    Method("sessions.usage", READ, _UsageParams, _usage),
     Method("usage.cost", READ, Nothing, _cost),
 )

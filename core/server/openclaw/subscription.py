@@ -30,18 +30,15 @@ class Subscription:
 
     def list_sessions(self, after: Cursor | None) -> tuple[bool, bool]:
         """Follow the list from now on, or since a cursor; whether that cursor is known, and whether older rows come."""
-        self.lists = True
-        self.since = self._gateway.now_ms()
+        self.lists, self.since = True, self._gateway.now_ms()
         fresh = self._gateway.subscribe()
         known = after is None or after <= fresh.cursor
         older = after is not None and after < fresh.cursor
         fresh.close()
-        old = self.feed
         if older:
+            self.feed.close()
             self.feed = self._gateway.subscribe(after)
         self._watch()
-        if older:
-            old.close()
         return known, older
 
     def unlist_sessions(self) -> None:

@@ -10,7 +10,7 @@ from core.model.errors import NotFound
 from core.model.tools import Tool
 from core.server.auth import READ
 from core.server.conversation.client import Client
-from core.server.method import Method, table
+from core.server.method import Method
 from core.server.openclaw.find import key_of
 from core.server.params import MethodParams
 from core.server.run_tool import run_tool
@@ -21,16 +21,12 @@ from core.wire.frames import RawJson, encode
 GROUP: Final = {"id": "sessions", "label": "Sessions", "source": "core"}
 
 
-class CatalogParams(MethodParams):
-    """Parameters of `tools.catalog`."""
-
+class _CatalogParams(MethodParams):
     agent_id: str | None = None
     include_plugins: bool = True
 
 
-class EffectiveParams(MethodParams):
-    """Parameters of `tools.effective`."""
-
+class _EffectiveParams(MethodParams):
     session_key: str
     agent_id: str | None = None
 
@@ -52,13 +48,13 @@ class InvokeParams(MethodParams):
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=200)
 
 
-async def _catalog(client: Client, params: CatalogParams) -> dict[str, Any]:
+async def _catalog(client: Client, params: _CatalogParams) -> dict[str, Any]:
     agent_id = params.agent_id or client.gateway.rules.default_agent
     tools = [_tool(tool) | {"defaultProfiles": list[str]()} for tool in schemas()]
     return {"agentId": agent_id, "profiles": [], "groups": [GROUP | {"tools": tools}]}
 
 
-async def _effective(client: Client, params: EffectiveParams) -> dict[str, Any]:
+async def _effective(client: Client, params: _EffectiveParams) -> dict[str, Any]:
     gateway = client.gateway
     key = await key_of(client, params.session_key, params.agent_id)
     caller = await identified(gateway, SessionCaller(key))
@@ -92,8 +88,8 @@ async def _invoke(client: Client, params: InvokeParams) -> RawJson:
     return RawJson(f'{{"ok":true,"toolName":{encode(params.name)},"output":{output}}}')
 
 
-TOOLS: Final = table(
-    Method("tools.catalog", READ, CatalogParams, _catalog),
-    Method("tools.effective", READ, EffectiveParams, _effective),
+TOOLS: Final = (
+    Method("tools.catalog", READ, _CatalogParams, _catalog),
+    Method("tools.effective", READ, _EffectiveParams, _effective),
     Method("tools.invoke", READ, InvokeParams, _invoke),
 )
