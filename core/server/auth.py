@@ -69,11 +69,7 @@ class Access:
         return ADMIN in self.scopes
 
     def caller(self, acting_for: str | None = None) -> Operator:
-        """Return the caller that the port and the tools see.
-
-        Args:
-            acting_for: The session that the operator sends or spawns from, in any spelling.
-        """
+        """Return the caller that the port and the tools see, as which it may act for a session, in any spelling."""
         return Operator(acting_for, owner=self.owner)
 
     def narrowed(self, wanted: Iterable[str]) -> "Access":
@@ -83,11 +79,7 @@ class Access:
         return Access((asked | implied) & self.scopes)
 
     def require(self, scope: str) -> None:
-        """Do nothing when the client has the scope.
-
-        Raises:
-            Forbidden: It has not.
-        """
+        """Raise `Forbidden` when the client lacks a scope."""
         if scope not in self.scopes:
             raise Forbidden(f"missing scope: {scope}", (scope,))
 
@@ -137,11 +129,7 @@ class Auth:
         raise TokenRefused("the gateway token is wrong", "mismatch")
 
     async def admit(self, token: str | None, *, peer: str) -> Access:
-        """Return what the holder of a token may do, as `check` does; who guesses too often waits for the refusal.
-
-        Raises:
-            TokenRefused: As `check` says.
-        """
+        """Do as `check` does; who guesses too often waits for the refusal."""
         try:
             return self.check(token, peer=peer)
         except TokenRefused as error:
@@ -217,7 +205,7 @@ class Sites:
         return cls(names, frozenset(_origin(each) for each in (*origins, *public)))
 
     def check(self, host: str | None, origin: str | None, reached_at: str | None) -> None:
-        """Do nothing when a request may come as it does.
+        """Refuse a request that may not come as it does.
 
         Args:
             host: Its Host header.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core.gateway import Gateway
-from core.model.errors import Unavailable
 from core.server.auth import Auth, Sites
 from core.server.clients import Clients
 from core.server.devices import Devices
@@ -15,16 +14,6 @@ from core.server.http.pages import Pages
 from core.server.metrics import Metrics
 from core.server.native.repeats import AnsweredRequests
 from core.server.openclaw.rows import RowEncoder
-
-
-def no_backup() -> dict[str, Any]:
-    """Refuse a backup: there is nothing here that could be written.
-
-    Raises:
-        Unavailable: Always.
-    """
-    raise Unavailable("this gateway makes no backups")
-
 
 MAKING: Final = 2
 
@@ -51,7 +40,7 @@ class ServerFacts:
     store_id: str
     config: Callable[[], dict[str, Any]]
     log_tail: Callable[[int], list[str]]
-    backup: Callable[[], dict[str, Any]] = no_backup
+    backup: Callable[[], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,7 @@ class Devices:
     async def revoke(self, device_id: str) -> bool:
         """Unpair a device: its tokens are worth nothing from now on; False when it is not paired.
 
-        Raises:
-            Unavailable: The file cannot be written.
+        Raises `Unavailable` when the file cannot be written; so does `keep_only`.
         """
         async with self._writing:
             devices = dict(self._read())
@@ -159,11 +158,7 @@ class Devices:
         return True
 
     async def keep_only(self, issuers: Iterable[str]) -> None:
-        """Forget every token that was issued under a gateway's token that is no more.
-
-        Raises:
-            Unavailable: The file cannot be written.
-        """
+        """Forget every token that was issued under a gateway's token that is no more."""
         kept = frozenset(issuers)
         async with self._writing:
             known = self._read()
@@ -208,11 +203,7 @@ class Devices:
 
 
 def _with(fresh: StoredToken, tokens: tuple[StoredToken, ...]) -> tuple[StoredToken, ...]:
-    """Return a device's tokens with one more; what it pushes out grants no more than it does.
-
-    Raises:
-        Unavailable: All of them grant more.
-    """
+    """Return a device's tokens with one more; what it pushes out grants no more than it does."""
     if len(tokens) < MAX_TOKENS:
         return fresh, *tokens
     lesser = [token for token in tokens if _rank(token.scopes) <= _rank(fresh.scopes)]

@@ -88,11 +88,7 @@ class Guest:
         return self._line.is_closing()
 
     def admit(self) -> None:
-        """Let it in; a second call does nothing.
-
-        Raises:
-            Unavailable: There are as many as there may be.
-        """
+        """Let it in; a second call does nothing. Raises as `Guests.admit` does."""
         if not self.admitted:
             self._guests.admit(self)
             self.admitted = True
@@ -160,11 +156,7 @@ class Guests:
         return guest
 
     def admit(self, guest: Guest) -> None:
-        """Count a guest among those that are let in.
-
-        Raises:
-            Unavailable: They are too many.
-        """
+        """Count a guest among those that are let in; raises `Unavailable` when they are too many."""
         if self.full:
             raise Unavailable("the gateway serves as many connections as it may: try again later")
         self.forget(guest)

@@ -38,11 +38,7 @@ class SocketListener:
         self._conversations = Tasks(lambda error: _log.error("a conversation on the socket failed", exc_info=error))
 
     async def open(self) -> None:
-        """Begin to answer.
-
-        Raises:
-            OSError: The directory cannot be written.
-        """
+        """Begin to answer; raises as `listen` does."""
         self._path.unlink(missing_ok=True)  # whoever owns the directory owns the socket
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

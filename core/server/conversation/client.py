@@ -149,11 +149,8 @@ class Client:
 
     def tell_presence(self) -> None:
         """Tell the client who is there now, as soon as it reads."""
-        self._tasks.spawn(self._tell_presence())
-
-    async def _tell_presence(self) -> None:
         payload = {"presence": presence(self.context)}
-        await self.out.event("presence", payload, state_version=state_version(self.context))
+        self._tasks.spawn(self.out.event("presence", payload, state_version=state_version(self.context)))
 
     async def _tell_events(self, events: EventPump) -> None:
         await events.run()

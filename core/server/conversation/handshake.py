@@ -207,8 +207,6 @@ async def _access(
         context.metrics.add("auth_failures", label=error.reason)
         may_retry = device is not None and auth.device_token is None  # it may know a token of its own
         raise HandshakeRefused(_token_error(error, may_retry=may_retry)) from None
-    except Unauthorized as error:
-        raise HandshakeRefused(to_wire(error)) from None
 
 
 async def _pair(

@@ -42,11 +42,7 @@ class FrameSender:
         self._drained = asyncio.Event()
 
     async def frame(self, text: str) -> None:
-        """Send a frame that has no number.
-
-        Raises:
-            Unavailable: The client reads too slowly, or is gone.
-        """
+        """Send a frame that has no number; raises as `event` does."""
         with self._room(len(text)):
             async with self._sending:
                 await self._put(text)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -67,10 +68,11 @@ class Encoder:
         return made
 
 
+@dataclass(eq=False, slots=True)
 class Follow:
     """The stream of one client; an ASGI application, once it has begun.
 
-    Args:
+    Attributes:
         encoder: Shared by all followers.
         ref: Canonical key or session id.
         limit: Messages of the first event.
@@ -78,29 +80,19 @@ class Follow:
         guest: The connection; what waits for it is counted.
     """
 
-    def __init__(
-        self,
-        context: ServerContext,
-        encoder: Encoder,
-        ref: str,
-        *,
-        limit: int,
-        include_tools: bool,
-        guest: Guest | None = None,
-    ) -> None:
-        self._context = context
-        self._encoder = encoder
-        self._ref = ref
-        self._limit = limit
-        self._include_tools = include_tools
-        self._guest = guest
-        self._key = ""
-        self._session_id = ""
-        self._seq = 0
-        self._rev = 0
-        self._opening: Shared | None = None
-        self._made: Made | None = None
-        self._feed: Feed | None = None
+    context: ServerContext
+    encoder: Encoder
+    ref: str
+    limit: int
+    include_tools: bool
+    guest: Guest | None
+    _key: str = ""
+    _session_id: str = ""
+    _seq: int = 0
+    _rev: int = 0
+    _opening: Shared | None = None
+    _made: Made | None = None
+    _feed: Feed | None = None
 
     async def begin(self, last_event_id: str | None) -> None:
         """Find the session and the place to begin at.
@@ -112,21 +104,19 @@ class Follow:
         Raises:
             NotFound: There is no such session.
         """
-        session = await self._context.gateway.get_session(self._ref, ALL)
-        self._key = session.key
-        self._feed = self._context.gateway.subscribe()
+        self._key = (await self.context.gateway.get_session(self.ref, ALL)).key
+        self._feed = self.context.gateway.subscribe()
         self._feed.watch(self._key)
-        try:
+        with contextlib.ExitStack() as unless_begun:
+            unless_begun.callback(self._feed.close)
             if not await self._resume(last_event_id):
                 self._opening = await self._first_page()
-        except BaseException:
-            self._feed.close()
-            raise
+            unless_begun.pop_all()
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream until the client leaves, the session is deleted or the server closes."""
         assert self._feed is not None, "it has begun"
-        feed, context = self._feed, self._context
+        feed, context = self._feed, self.context
 
         async def farewell(_reason: str) -> None:
             feed.close()
@@ -178,13 +168,13 @@ class Follow:
         """Return the newest messages, and stand behind them."""
         while True:
             session = await self._session()
-            shared = await self._page(session, self._ref, limit=self._limit)
+            shared = await self._page(session, self.ref, limit=self.limit)
             page = shared.page
             if page.session_id == session.session_id:  # else it was reset between the two
                 self._seq = max(session.last_seq, page.messages[-1].seq if page.messages else 0)
                 self._rev = session.rev
                 break
-            if page.session_id == self._ref:  # a transcript that a reset has ended
+            if page.session_id == self.ref:  # a transcript that a reset has ended
                 self._seq = page.messages[-1].seq if page.messages else 0
                 break
         self._session_id = page.session_id
@@ -193,18 +183,16 @@ class Follow:
     async def _open(self, shared: Shared, put: Put) -> None:
         """Tell the newest messages, in one event that is made while it is sent."""
         await put(RETRY + f"event: history\nid: {self._session_id}:{self._seq}\ndata: ".encode())
-        with shared.taken(self._guest):
-            async for piece in shared.pieces(self._guest):
+        with shared.taken(self.guest):
+            async for piece in shared.pieces(self.guest):
                 await put(piece)
         await put(b"\n\n")
 
     async def _session(self) -> Session:
-        return await self._context.gateway.get_session(self._key, ALL)
+        return await self.context.gateway.get_session(self._key, ALL)
 
     async def _page(self, session: Session, ref: str, *, limit: int, before: int | None = None) -> Shared:
-        return await self._context.pages.get(
-            session, ref, limit=limit, before=before, include_tools=self._include_tools
-        )
+        return await self.context.pages.get(session, ref, limit=limit, before=before, include_tools=self.include_tools)
 
     # Inside: what the client is told
 
@@ -255,11 +243,11 @@ class Follow:
             async def read(limit: int, before: int) -> HistoryPage:
                 held.close()
                 shared = await self._page(session, ref, limit=limit, before=before)
-                held.enter_context(shared.taken(self._guest))
+                held.enter_context(shared.taken(self.guest))
                 return shared.page
 
             async for messages, upto in forwards(read, self._seq, last_seq, _STEP):
-                if self._guest is not None and self._guest.gone:
+                if self.guest is not None and self.guest.gone:
                     return
                 for message in messages:
                     if self._seq < message.seq and (chunk := self._message(message)):
@@ -268,15 +256,15 @@ class Follow:
                 del messages  # they are not held while the next ones are waited for
 
     def _hold(self, size: int) -> None:
-        if self._guest is not None:
-            self._guest.hold(size)
+        if self.guest is not None:
+            self.guest.hold(size)
 
     def _message(self, message: Message) -> bytes:
         """Return the event of a message, which is the place then; empty for what is not asked for."""
         self._seq = message.seq
-        if message.role == "toolResult" and not self._include_tools:
+        if message.role == "toolResult" and not self.include_tools:
             return b""
-        self._made = self._encoder.message(self._key, self._session_id, message)  # kept for others meanwhile
+        self._made = self.encoder.message(self._key, self._session_id, message)  # kept for others meanwhile
         return self._made.data
 
     def _reset(self, session_id: str, seq: int) -> bytes:
@@ -290,7 +278,7 @@ class Follow:
 
     async def _keep_alive(self, put: Put) -> None:
         while True:
-            await asyncio.sleep(self._context.limits.keepalive)
+            await asyncio.sleep(self.context.limits.keepalive)
             await put(KEEPALIVE)
 
 

@@ -146,7 +146,8 @@ class NetworkListener:
             reason: What conversations are told.
         """
         self._context.closing.set()
-        self._server.stop_accepting()
+        for listening in self._server.servers:
+            listening.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._context.limits.drain):
                 await drained()
@@ -179,32 +180,25 @@ class _Server(uvicorn.Server):
         seconds = TLS_SECONDS if secured is not None else None
         for each in sockets or ():
             server = await loop.create_server(
-                self._protocol, sock=each, backlog=self.config.backlog, ssl=secured, ssl_handshake_timeout=seconds
+                lambda: Http(self._guests, self.config, self.server_state),
+                sock=each,
+                backlog=self.config.backlog,
+                ssl=secured,
+                ssl_handshake_timeout=seconds,
             )
             self.servers.append(server)
         self.ready.set()
 
-    def _protocol(self) -> Http:
-        return Http(self._guests, self.config, self.server_state)
-
-    def stop_accepting(self) -> None:
-        """Close the listening socket; open connections stay."""
-        for server in self.servers:
-            server.close()
-
 
 def _config(app: ASGIApp, context: ServerContext, door: Door) -> uvicorn.Config:
     """Return how uvicorn is to serve; it logs only what is wrong with the server itself."""
+    tls = door.tls
     SPARING.begin()
     logging.getLogger("switchboard.server").addFilter(SPARING)
     logger = logging.getLogger("uvicorn")
     logger.propagate = False
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())  # else it writes to stderr where nobody has opened a log
-
-    def with_tls(_config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        assert door.tls is not None, "else it is not asked for"
-        return door.tls
 
     return uvicorn.Config(
         app,
@@ -223,7 +217,7 @@ def _config(app: ASGIApp, context: ServerContext, door: Door) -> uvicorn.Config:
         proxy_headers=bool(door.place.proxies),
         forwarded_allow_ips=list(door.place.proxies),
         timeout_graceful_shutdown=_CLOSE_SECONDS,
-        ssl_context_factory=with_tls if door.tls is not None else None,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )
 
 
@@ -241,14 +235,10 @@ def _bound(place: Place) -> socket.socket:
 def _tls(place: Place) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(place.certificate or "", place.key, password=_no_password)
+        context.load_cert_chain(place.certificate or "", place.key, password=lambda: "")
     except ssl.SSLError as error:
         why = (error.reason or "they are not usable").replace("_", " ").lower()
         raise Invalid(f"the certificate {place.certificate} and the key {place.key} do not work: {why}") from None
     except OSError as error:
         raise Invalid(f"{error.filename or place.certificate} cannot be read: {error.strerror}") from None
     return context
-
-
-def _no_password() -> str:
-    return ""

@@ -125,14 +125,11 @@ class Pages:
     async def get(
         self, session: Session, ref: str, *, limit: int, before: int | None = None, include_tools: bool
     ) -> Shared:
-        """Return a page of a session.
+        """Return a page of a session, as the port's `history` does.
 
         Args:
             session: As it is now; with another `rev` the page may be another one.
             ref: Its key, or the id of one of its transcripts.
-
-        Raises:
-            SwitchboardError: It cannot be read.
         """
         asked = (session.session_id, session.rev, ref, limit, before, include_tools)
         async with self._making:

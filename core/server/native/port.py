@@ -186,11 +186,7 @@ async def _written(call: Call, result: Any) -> RawJson:  # noqa: ANN401 - of wha
 
 
 def _fit(text: str) -> RawJson:
-    """Return an answer, unless it fits no frame.
-
-    Raises:
-        Invalid: It does not.
-    """
+    """Return an answer; raise `Conflict` when it fits no frame."""
     if len(text) > (MAX_FRAME - _ROOM) // 4 and len(text.encode()) > MAX_FRAME - _ROOM:
         raise Conflict("the answer is longer than a frame may be: ask for fewer")
     return RawJson(text)

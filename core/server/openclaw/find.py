@@ -13,26 +13,18 @@ from core.server.conversation.client import Client
 _SESSION_ID: Final = re.compile(UUID, re.IGNORECASE)
 
 
-def canonical_key(client: Client, text: str, agent_id: str | None = None) -> str:
-    """Return the canonical key that a client means; a session id comes back unchanged.
+async def key_of(client: Client, text: str, agent_id: str | None = None) -> str:
+    """Return the key of the session that a client names; the main session of an agent is there before its first word.
 
     Args:
         agent_id: Whose session a short form such as `main` is, None for the default agent.
 
     Raises:
-        Invalid: The key is malformed or reserved.
-    """
-    return client.gateway.rules.resolve(text, agent_id)
-
-
-async def key_of(client: Client, text: str, agent_id: str | None = None) -> str:
-    """Return the key of the session that a client names; the main session of an agent is there before its first word.
-
-    Raises:
         Invalid: The key is malformed.
         NotFound: There is none.
     """
-    key, rules = canonical_key(client, text, agent_id), client.gateway.rules
+    rules = client.gateway.rules
+    key = rules.resolve(text, agent_id)
     if key == rules.main_key or key in map(main_key, rules.agents):
         return key
     return (await session_of(client, text, agent_id)).key
@@ -46,13 +38,14 @@ async def found_key(client: Client, text: str, agent_id: str | None = None) -> s
     Raises:
         Invalid: The key is malformed or reserved.
     """
-    ref = canonical_key(client, text, agent_id)
+    rules = client.gateway.rules
+    ref = rules.resolve(text, agent_id)
     if parse(ref).structured or _SESSION_ID.fullmatch(ref):
         return ref
     try:
         await client.gateway.get_session(ref, ALL)
     except NotFound:
-        return canonical_key(client, f"agent:{agent_id or client.gateway.rules.default_agent}:{ref}")
+        return rules.resolve(f"agent:{agent_id or rules.default_agent}:{ref}")
     return ref
 
 

@@ -17,7 +17,7 @@ from core.server.auth import ADMIN, READ, WRITE
 from core.server.conversation.client import Client
 from core.server.method import Method
 from core.server.openclaw.chat import start
-from core.server.openclaw.find import canonical_key, key_of, session_of
+from core.server.openclaw.find import key_of, session_of
 from core.server.openclaw.rows import defaults, model_fields, row
 from core.server.params import ClosedParams, MethodParams, Nothing
 from core.tools.target import policy_subject
@@ -260,7 +260,7 @@ async def _unfollow(client: Client, params: KeyParams) -> dict[str, Any]:
     try:
         key = await key_of(client, params.key, params.agent_id)
     except NotFound:  # it may have been deleted since
-        key = canonical_key(client, params.key, params.agent_id)
+        key = client.gateway.rules.resolve(params.key, params.agent_id)
     if client.events is not None:
         client.events.wanted.unfollow(key)
     return {"subscribed": False, "key": key}
@@ -273,7 +273,7 @@ async def _preview(client: Client, params: _PreviewParams) -> dict[str, Any]:
 
 async def _preview_of(client: Client, key: str, params: _PreviewParams) -> dict[str, Any]:
     try:
-        ref = canonical_key(client, key)
+        ref = client.gateway.rules.resolve(key)
         page = await client.gateway.history(ref, ALL, limit=params.limit, include_tools=False, in_brief=True)
     except (NotFound, Invalid):
         return {"key": key, "status": "missing", "items": []}
@@ -323,7 +323,7 @@ async def _describe(client: Client, params: KeyParams) -> RawJson:
 
 async def _get(client: Client, params: _GetParams) -> RawJson:
     try:
-        ref = canonical_key(client, params.key, params.agent_id)
+        ref = client.gateway.rules.resolve(params.key, params.agent_id)
         page = await client.gateway.history(ref, ALL, limit=params.limit)
     except NotFound:
         return RawJson('{"messages":[]}')
@@ -356,7 +356,7 @@ def _new_key(client: Client, params: CreateParams) -> str | None:
     """Return the key of a new session; a word without a form of its own becomes one of the agent's sessions."""
     if params.key is None:
         return None
-    key = canonical_key(client, params.key, params.agent_id)
+    key = client.gateway.rules.resolve(params.key, params.agent_id)
     agent_id = params.agent_id or client.gateway.rules.default_agent
     return key if parse(key).structured or params.origin is not None else f"agent:{agent_id}:{key}"
 
@@ -373,7 +373,7 @@ async def _patch(client: Client, params: PatchParams) -> RawJson:
     if "send_policy" in named:
         client.access.require(ADMIN)
     if named == {"send_policy"}:  # it may wait for its session
-        key = canonical_key(client, params.key, params.agent_id)
+        key = client.gateway.rules.resolve(params.key, params.agent_id)
         session = await policy_subject(client.gateway, key)
     else:
         session = await session_of(client, params.key, params.agent_id)
@@ -400,7 +400,7 @@ async def _reset(client: Client, params: ResetParams) -> RawJson:
 async def _delete(client: Client, params: DeleteParams) -> dict[str, Any]:
     if not params.delete_transcript:
         raise Invalid("a session goes with its transcripts: archive it with sessions.patch {archived: true} instead")
-    ref = canonical_key(client, params.key, params.agent_id)
+    ref = client.gateway.rules.resolve(params.key, params.agent_id)
     try:
         session = await session_of(client, ref)
         await client.gateway.delete(ref, client.caller)

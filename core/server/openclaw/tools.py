@@ -6,7 +6,6 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from core.model.access import SessionCaller
-from core.model.errors import NotFound
 from core.model.tools import Tool
 from core.server.auth import READ
 from core.server.conversation.client import Client
@@ -69,10 +68,9 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 async def _invoke(client: Client, params: InvokeParams) -> RawJson:
-    named = {"toolName": params.name}
     if params.name not in TOOL_NAMES:
-        missing = NotFound(f"Tool not available: {params.name[:80]}")
-        return RawJson(encode({"ok": False, **named, "error": {"code": "not_found", "message": missing.message}}))
+        error = {"code": "not_found", "message": f"Tool not available: {params.name[:80]}"}
+        return RawJson(encode({"ok": False, "toolName": params.name, "error": error}))
     result = encode(
         await run_tool(
             client.context,
