@@ -61,14 +61,14 @@ def find_agents(directory: Path) -> list[AgentFolder]:
         if not directory.is_dir():
             missing = "is not a folder" if directory.exists() else "does not exist"
             raise NotFound(f"{directory} {missing}: give the state directory of OpenClaw, such as ~/.openclaw")
-        found = _agents_of(directory) or _agents_around(directory)
+        found = _all(directory / "agents") or _agents_around(directory)
         if found:
             return _held(found)
-        below = [child for child in _folders(directory) if _agents_of(child)]
+        below = [child for child in _folders(directory) if _all(child / "agents")]
     except OSError as error:
         raise Unavailable(f"{error.filename or directory} cannot be read: {error.strerror}") from None
     if len(below) == 1:
-        return _held(_agents_of(below[0]))
+        return _held(_all(below[0] / "agents"))
     if below:
         names = ", ".join(child.name for child in below[:5])
         raise Invalid(f"{directory} holds several OpenClaw state directories ({names}): name one of them")
@@ -92,12 +92,6 @@ def _held(agents: list[AgentFolder]) -> list[AgentFolder]:
     return agents
 
 
-def _agents_of(state: Path) -> list[AgentFolder]:
-    """Return the agents of a folder if it is a state directory."""
-    folder = state / "agents"
-    return _all(folder) if folder.is_dir() else []
-
-
 def _agents_around(directory: Path) -> list[AgentFolder]:
     """Return the agents when the folder is `agents`, one agent's, or within one agent's."""
     if directory.name == "agents":
@@ -110,6 +104,7 @@ def _agents_around(directory: Path) -> list[AgentFolder]:
 
 
 def _all(folder: Path) -> list[AgentFolder]:
+    """Return the agents that lie in a folder, none when it is not there."""
     found = [_agent(child) for child in _folders(folder)]
     return [agent for agent in found if agent is not None]
 
@@ -126,4 +121,4 @@ def _agent(folder: Path) -> AgentFolder | None:
 
 
 def _folders(folder: Path) -> list[Path]:
-    return sorted(child for child in folder.iterdir() if child.is_dir())
+    return sorted(child for child in folder.iterdir() if child.is_dir()) if folder.is_dir() else []

@@ -62,6 +62,7 @@ class RepeatedMessages:
     def _said(self, said: Entry) -> None:
         note, self._note = self._note, None
         run_id = record(said.get("openclawAbort")).get("runId")
+        is_cut_off = said.get("role") == "assistant" and said.get("stopReason") == "aborted"
         if said.get("model") == INJECTED and isinstance(run_id, str):
             words = _only_words(said)
             self._note = _Note(self._number, run_id, words) if words else None
@@ -71,12 +72,8 @@ class RepeatedMessages:
             if not note.asked and said.get("idempotencyKey") in (None, f"{note.run_id}:user"):
                 note.asked = True
                 self._note = note
-        elif note.proven and _is_cut_off(said) and _only_words(said).startswith(note.words):
+        elif note.proven and is_cut_off and _only_words(said).startswith(note.words):
             self._found[note.number] = self._number
-
-
-def _is_cut_off(said: Entry) -> bool:
-    return said.get("role") == "assistant" and said.get("stopReason") == "aborted"
 
 
 def _only_words(said: Entry) -> str:

@@ -1,5 +1,6 @@
 """Writing one session of somebody else's store as ours, in one transaction."""
 
+import contextlib
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -66,9 +67,8 @@ def write_session(tx: Tx, key: str, session: SourceSession, notes: Notes, count:
     """
     writing = _Writing(tx, key, session.facts, count)
     for transcript in _to_write(tx.db, key, session.transcripts, notes):
-        found = items(transcript.read(notes), transcript.transcript_id, notes)
         writing.begin(transcript.transcript_id, session.facts.created_at)
-        for item in found:
+        for item in items(transcript.read(notes), transcript.transcript_id, notes):
             if isinstance(item, Cut):
                 writing.begin(derived_id(transcript.transcript_id, item.entry_id), item.at)
             else:
@@ -246,7 +246,9 @@ class _Writing:
 def _row(key: str, facts: Session, session_id: str) -> Session:
     """Return the row of a session that has no messages yet, as it is here."""
     parsed = parse(key)
-    kind = kind_of(key, facts.origin)
+    kind, parent = kind_of(key, facts.origin), None
+    with contextlib.suppress(Invalid):  # it cannot be a key here
+        parent = resolve(facts.spawned_by, facts.agent_id) if facts.spawned_by else None
     return facts._replace(
         key=key,
         session_id=session_id,
@@ -254,13 +256,5 @@ def _row(key: str, facts: Session, session_id: str) -> Session:
         kind=kind,
         chat_type=parsed.chat_type,
         channel="internal" if kind in JOBS else parsed.channel or facts.last_channel or "unknown",
-        spawned_by=_parent(facts),
+        spawned_by=parent,
     )
-
-
-def _parent(facts: Session) -> str | None:
-    """Return the key of who spawned it as it is here; None for nobody, or for what cannot be a key."""
-    try:
-        return resolve(facts.spawned_by, facts.agent_id) if facts.spawned_by else None
-    except Invalid:
-        return None

@@ -55,11 +55,7 @@ class TokenRefused(Unauthorized):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one client may do.
-
-    Attributes:
-        scopes: Some of `SCOPES`, those that others imply included.
-    """
+    """What one client may do: some of `SCOPES`, those that others imply included."""
 
     scopes: frozenset[str]
 

@@ -42,26 +42,24 @@ class Budget:
 
     Args:
         most: For all together.
+
+    Attributes:
+        total: What is held now.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._held: dict[Holder, int] = {}
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        """What is held now."""
-        return self._total
+        self.total = 0
 
     def hold(self, holder: Holder, size: int) -> None:
         """Note how much is held for one now; 0 when nothing is."""
-        self._total += size - self._held.pop(holder, 0)
+        self.total += size - self._held.pop(holder, 0)
         if size:
             self._held[holder] = size
-        while self._total > self._most:
+        while self.total > self._most:
             largest = max(self._held, key=self._held.__getitem__)
-            self._total -= self._held.pop(largest)
+            self.total -= self._held.pop(largest)
             largest.drop()
 
 

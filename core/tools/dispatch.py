@@ -47,9 +47,6 @@ async def dispatch(gateway: Gateway, caller: Caller, name: str, arguments: Mappi
     params = _read(name, arguments)
     native = gateway.native_tool(name)
     try:
-        if native is None:
-            caller = await identified(gateway, caller)
-            _check_has(gateway, caller, name)
         if isinstance(caller, Operator) and caller.acting_for is not None:
             caller = replace(caller, acting_for=(await find(gateway, OPERATOR, caller.acting_for)).key)
         if native is not None:  # the gateway applies its own rules; what they refuse is a result as well
@@ -69,8 +66,6 @@ async def run_here(gateway: Gateway, caller: Caller, name: str, arguments: Mappi
     """
     params = _read(name, arguments)
     try:
-        caller = await identified(gateway, caller)
-        _check_has(gateway, caller, name)
         return await _run(gateway, caller, name, params)
     except Refusal as refusal:
         return refusal.result()
@@ -93,16 +88,13 @@ def _read(name: str, arguments: Mapping[str, Any]) -> ToolParams:
 
 
 async def _run(gateway: Gateway, caller: Caller, name: str, params: ToolParams) -> dict[str, Any]:
-    return await cast("Run", _module(name).run)(gateway, caller, params)
-
-
-def _check_has(gateway: Gateway, caller: Caller, name: str) -> None:
-    """Refuse a tool that is withheld from the calling session (W3)."""
+    """Run a tool here, unless it is withheld from the calling session (W3)."""
+    caller = await identified(gateway, caller)
     control = gateway.rules.withheld(name, caller)
     if control is not None:
-        raise Refusal(
-            f"this session does not have the tool {quoted(name)}: {control} says so; do without it", (control,)
-        )
+        words = f"this session does not have the tool {quoted(name)}: {control} says so; do without it"
+        raise Refusal(words, (control,))
+    return await cast("Run", _module(name).run)(gateway, caller, params)
 
 
 def _module(name: str) -> ModuleType:

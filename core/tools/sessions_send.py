@@ -87,11 +87,9 @@ async def _start(gateway: Gateway, caller: Caller, params: SessionsSendParams) -
     refusal = self_send(requester, key)
     if refusal is not None:
         raise Invalid(refusal)
-    provenance = await _provenance(gateway, requester) if requester is not None else None
+    provenance = None
+    if requester is not None:
+        session = await gateway.get_session(requester, ALL)
+        provenance = Provenance(session.key, session.channel, NAME)
     request = RunRequest(target, params.message, provenance=provenance, create=isinstance(caller, Operator))
     return await gateway.start_run(request, caller)
-
-
-async def _provenance(gateway: Gateway, requester: str) -> Provenance:
-    session = await gateway.get_session(requester, ALL)
-    return Provenance(session.key, session.channel, NAME)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
@@ -13,7 +14,7 @@ from core.model.keys import quoted
 from core.server.auth import READ
 from core.server.context import ServerContext
 from core.server.http.follow import Encoder, Follow
-from core.server.http.pages import HistoryText
+from core.server.http.pages import send_page
 from core.server.http.visitor import admit, guest_of
 from core.tools.target import canonical
 
@@ -49,7 +50,7 @@ async def history(context: ServerContext, encoder: Encoder, request: Request) ->
         return follow
     session = await context.gateway.get_session(ref, ALL)
     shared = await context.pages.get(session, ref, limit=limit, before=before, include_tools=include_tools)
-    return HistoryText(shared, guest)
+    return partial(send_page, shared, guest)
 
 
 def _whole(name: str, text: str) -> int:

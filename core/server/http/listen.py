@@ -8,8 +8,10 @@ import ipaddress
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Collection, Generator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +22,15 @@ from core.model.errors import Invalid, Unavailable
 from core.server.auth import is_loopback
 from core.server.context import ServerContext
 from core.server.http.protocols import Http, ServerWebSocket
-from core.server.sparing import SPARING
 from core.tasks import Tasks
 
 PING_SECONDS: Final = 20.0
 """So often a WebSocket is asked whether anybody is there, and so long may the answer take: dead cables say nothing."""
 TLS_SECONDS: Final = 10.0
 """How long a client may take to agree on the encryption."""
+MOST: Final = 60
+"""Lines that the server logs within a window."""
+WINDOW_SECONDS: Final = 60.0
 _FAREWELL_SECONDS: Final = 3.0
 _log = logging.getLogger("switchboard.server")
 _CLOSE_SECONDS: Final = 5
@@ -111,30 +115,30 @@ class Door:
         self.socket.close()
 
 
-class NetworkListener:
-    """A gateway that listens at a door."""
+class NetworkListener(uvicorn.Server):
+    """A gateway that listens at a door; it leaves the signals of the process alone."""
 
-    def __init__(self, context: ServerContext, server: "_Server", door: Door) -> None:
+    def __init__(self, app: ASGIApp, context: ServerContext, door: Door) -> None:
+        super().__init__(_config(app, context, door))
         self._context = context
-        self._server = server
-        self._serving = asyncio.ensure_future(server.serve([door.socket]))
+        self._ready = asyncio.Event()
+        self._serving = asyncio.ensure_future(self.serve([door.socket]))
 
     @property
     def connections(self) -> Collection[object]:
         """The protocols of the connections that are open, as uvicorn keeps them."""
-        return self._server.server_state.connections
+        return self.server_state.connections
 
     @classmethod
     async def open(cls, app: ASGIApp, context: ServerContext, door: Door) -> "NetworkListener":
         """Begin to serve; when this returns, requests are answered."""
         with contextlib.suppress(Unavailable):  # on a full disk they stay in the file, where they open nothing
             await context.devices.keep_only(context.auth.issuers)
-        server = _Server(_config(app, context, door), context)
-        listener = cls(context, server, door)
-        ready = asyncio.ensure_future(server.ready.wait())
+        listener = cls(app, context, door)
+        ready = asyncio.ensure_future(listener._ready.wait())
         await asyncio.wait((ready, listener._serving), return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
-        if not server.ready.is_set():
+        if not listener._ready.is_set():
             await listener._serving  # raises what kept it from starting
         return listener
 
@@ -146,8 +150,8 @@ class NetworkListener:
             reason: What conversations are told.
         """
         self._context.closing.set()
-        for listening in self._server.servers:
-            listening.close()
+        for server in self.servers:
+            server.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._context.limits.drain):
                 await drained()
@@ -155,18 +159,9 @@ class NetworkListener:
         told = [leaving.spawn(farewell(reason)) for farewell in list(self._context.farewells)]
         if told:
             await asyncio.wait(told, timeout=_FAREWELL_SECONDS)
-        self._server.should_exit = True
+        self.should_exit = True
         await self._serving
         await leaving.stop()
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves the signals of the process alone, and says when it is ready."""
-
-    def __init__(self, config: uvicorn.Config, context: ServerContext) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-        self._guests = context.guests
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -176,18 +171,55 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""
         await super().startup([])  # no socket of its own: it would wait a minute for half an agreement on TLS
-        secured, loop = self.config.ssl, asyncio.get_running_loop()
+        secured, backlog = self.config.ssl, self.config.backlog
+        protocol = partial(Http, self._context.guests, self.config, self.server_state)
         seconds = TLS_SECONDS if secured is not None else None
         for each in sockets or ():
-            server = await loop.create_server(
-                lambda: Http(self._guests, self.config, self.server_state),
-                sock=each,
-                backlog=self.config.backlog,
-                ssl=secured,
-                ssl_handshake_timeout=seconds,
+            server = await asyncio.get_running_loop().create_server(
+                protocol, sock=each, backlog=backlog, ssl=secured, ssl_handshake_timeout=seconds
             )
             self.servers.append(server)
-        self.ready.set()
+        self._ready.set()
+
+
+class Sparing(logging.Filter):
+    """A log that strangers cannot fill: whatever they provoke, what was written before stays to be read.
+
+    It lets so many lines a minute through, and says with the next one how many it has kept back.
+
+    Args:
+        now: Seconds that never go back.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a window, as a server that is started."""
+        self._began = self._now()
+        self._let_through = 0
+        self._kept_back = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is written."""
+        now = self._now()
+        if now - self._began >= WINDOW_SECONDS:
+            self._began, self._let_through = now, 0
+        if self._let_through >= MOST:
+            self._kept_back += 1
+            return False
+        self._let_through += 1
+        if self._kept_back:
+            record.msg = f"{record.getMessage()} ({self._kept_back} more lines of the server were not written)"
+            record.args = ()
+            self._kept_back = 0
+        return True
+
+
+SPARING: Final = Sparing()
+"""The one of this process."""
 
 
 def _config(app: ASGIApp, context: ServerContext, door: Door) -> uvicorn.Config:

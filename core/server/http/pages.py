@@ -140,20 +140,13 @@ class Pages:
             return found
 
 
-class HistoryText:
-    """The answer of the history route; an ASGI application."""
-
-    def __init__(self, shared: Shared, guest: Guest | None) -> None:
-        self._shared = shared
-        self._guest = guest
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Send it."""
-        with self._shared.taken(self._guest):
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            async for piece in self._shared.pieces(self._guest):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def send_page(shared: Shared, guest: Guest | None, _scope: Scope, _receive: Receive, send: Send) -> None:
+    """Send a page as the answer of the history route; with the first two arguments an ASGI application."""
+    with shared.taken(guest):
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        async for piece in shared.pieces(guest):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def weight(messages: Iterable[Message]) -> int:

@@ -40,7 +40,7 @@ class AnsweredRequests:
         if known is not None and _failed_for_now(known[1]):
             known = None
         if known is None:
-            task = asyncio.ensure_future(_made(change))
+            task = asyncio.ensure_future(change())
             self._answers[key] = known = (what, task)
             self._forget_old()
         if known[0] != what:
@@ -58,10 +58,6 @@ class AnsweredRequests:
             if oldest is None:
                 return
             del self._answers[oldest]
-
-
-async def _made(change: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - any answer
-    return await change()
 
 
 def _failed_for_now(task: asyncio.Task[Any]) -> bool:

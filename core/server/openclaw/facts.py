@@ -73,15 +73,15 @@ async def _status(client: Client, params: _StatusParams) -> dict[str, Any]:  # n
             "defaults": await defaults(gateway, default),
             "recent": newest,
             "byAgent": [
-                {"agentId": agent.agent_id, "path": path, "recent": _of_agent(newest, agent.agent_id)}
+                {
+                    "agentId": agent.agent_id,
+                    "path": path,
+                    "recent": [each for each in newest if each["agentId"] == agent.agent_id],
+                }
                 for agent in await gateway.agents()
             ],
         },
     }
-
-
-def _of_agent(newest: list[dict[str, Any]], agent_id: str) -> list[dict[str, Any]]:
-    return [each for each in newest if each["agentId"] == agent_id]
 
 
 async def _presence(client: Client, params: Nothing) -> list[dict[str, Any]]:  # noqa: ARG001 - one shape

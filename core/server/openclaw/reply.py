@@ -39,11 +39,6 @@ class ToldReply:
     _told_at: float = 0.0
     _fresh: bool = False
 
-    def next_seq(self) -> int:
-        """Count one more telling."""
-        self.seq += 1
-        return self.seq
-
     def add(self, delta: Delta) -> None:
         """Take words in; what does not follow on is left out until the whole comes again."""
         if delta.kind != "text":

@@ -202,11 +202,12 @@ class RunEvents:
             await self._out.event("chat", body | dict(more))
 
     def _body(self, reply: ToldReply) -> dict[str, Any]:
+        reply.seq += 1
         return {
             "runId": reply.run_id,
             "sessionKey": reply.key,
             "agentId": reply.agent_id,
-            "seq": reply.next_seq(),
+            "seq": reply.seq,
             "ts": self._gateway.now_ms(),
         }
 

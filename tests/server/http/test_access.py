@@ -35,9 +35,8 @@ from core.server.auth import (
 from core.server.context import Limits
 from core.server.guests import Budget, Guests
 from core.server.http import protocols
-from core.server.http.listen import Door, Place
+from core.server.http.listen import MOST, SPARING, Door, Place, Sparing
 from core.server.metrics import METRICS
-from core.server.sparing import MOST, SPARING, Sparing
 from tests.support.clock import FakeClock
 from tests.support.runtimes import MAIN, running, send, until
 from tests.support.servers import READ_ONLY, TOKEN, Served, history_path, served, serving
