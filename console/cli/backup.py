@@ -5,12 +5,10 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from console.cli.output import LONGEST_SENTENCE, print_json, write_line
-from console.live.text.clean import clean_line
+from console.cli.output import print_json, print_line
 from console.live.text.words import counted
 from core.clock import SystemClock
 from core.config.paths import Places, absolute
-from core.model.errors import Invalid
 from core.store.maintenance.backup import LEFT_OUT, Backup, create
 
 
@@ -20,15 +18,14 @@ def run_backup(options: argparse.Namespace, places: Places) -> int:
     Raises:
         SwitchboardError: There is nothing to back up, or the file cannot be written.
     """
-    _check_here(options)
     target = absolute(Path(options.file))
     made = create(places.state, target, version=version("switchboard-console"), now_ms=SystemClock().now_ms())
     if options.json:
         print_json(made.as_json())
         return 0
-    _say(f"{made.path}: {_held(made)}, {made.bytes:,} bytes, verified")
-    _say(f"sha256 {made.sha256}")
-    _say(f"not in it: {LEFT_OUT}")
+    print_line(f"{made.path}: {_held(made)}, {made.bytes:,} bytes, verified")
+    print_line(f"sha256 {made.sha256}")
+    print_line(f"not in it: {LEFT_OUT}")
     return 0
 
 
@@ -40,27 +37,17 @@ def run_restore(options: argparse.Namespace, places: Places) -> int:
     """
     from core.store.maintenance.restore import restore
 
-    _check_here(options)
     done = restore(absolute(Path(options.file)), places.state, SystemClock(), force=options.force)
     if options.json:
         old = str(done.old) if done.old is not None else None
         print_json(done.backup.as_json() | {"stateDir": str(places.state), "oldStateDir": old})
         return 0
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(done.backup.created_at / 1000))
-    _say(f"{places.state}: {_held(done.backup)}, as of {when}")
+    print_line(f"{places.state}: {_held(done.backup)}, as of {when}")
     if done.old is not None:
-        _say(f"what was there before is {done.old}: remove it when you do not need it")
+        print_line(f"what was there before is {done.old}: remove it when you do not need it")
     return 0
-
-
-def _check_here(options: argparse.Namespace) -> None:
-    if options.gateway is not None:
-        raise Invalid(f"{options.command} works on a state directory of this machine: leave --gateway out")
 
 
 def _held(backup: Backup) -> str:
     return f"{counted(backup.sessions, 'session')}, {counted(backup.messages, 'message')}"
-
-
-def _say(line: str) -> None:
-    write_line(clean_line(line, LONGEST_SENTENCE))

@@ -7,12 +7,11 @@ import sqlite3
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from console.cli.output import LONGEST_SENTENCE, draws_unicode, print_json, write_line
-from console.live.text.clean import clean_line
+from console.cli.output import draws_unicode, print_json, print_line, write_line
 from console.live.text.words import counted
 from core.clock import SystemClock
 from core.config.paths import Places
-from core.model.errors import Invalid, NotFound
+from core.model.errors import NotFound
 from core.store.database import DATABASE_NAME, Store, explained
 from core.store.lock import OwnerLock, current_owner
 from core.store.maintenance.backup import holds_database
@@ -40,8 +39,6 @@ def run_check(options: argparse.Namespace, places: Places) -> int:
     Raises:
         SwitchboardError: There is nothing to look at, or it may not be mended now.
     """
-    if options.gateway is not None:
-        raise Invalid("check works on a state directory of this machine: leave --gateway out")
     if not holds_database(places.state):
         raise NotFound(f"the state directory {places.state} holds no {DATABASE_NAME}: there is nothing to check")
     with _opened(places, mend=options.mend) as db:
@@ -103,17 +100,13 @@ def _opened(places: Places, *, mend: bool) -> Generator[sqlite3.Connection]:
 def _print(found: CheckResult, places: Places) -> None:
     good, bad, arrow = ("✓", "×", "→") if draws_unicode() else ("+", "x", "->")
     for problem in found.mended:
-        _say(f"{good} {problem.topic}: {problem.words}: mended")
+        print_line(f"{good} {problem.topic}: {problem.words}: mended")
     for problem in found.wrong:
-        _say(f"{bad} {problem.topic}: {problem.words}")
+        print_line(f"{bad} {problem.topic}: {problem.words}")
         write_line(f"  {arrow} {'`switchboard check --mend` mends it' if problem.mend is not None else ADVICE}")
     what = f"{counted(found.sessions, 'session')}, {counted(found.messages, 'message')}"
     if not found.wrong:
-        _say(f"{good} {places.state}: {what}: everything fits together")
+        print_line(f"{good} {places.state}: {what}: everything fits together")
 
 
 ADVICE = "nothing here can mend that: restore a backup, or go on with what is there"
-
-
-def _say(line: str) -> None:
-    write_line(clean_line(line, LONGEST_SENTENCE))

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from console.cli.follow import follow
 from console.cli.one_shot import OneShot, Stop
-from console.cli.output import LONGEST_SENTENCE, print_error, print_message, print_table, print_text, write_line
+from console.cli.output import print_error, print_line, print_message, print_table, print_text, write_line
 from console.cli.work import send, spawn
 from console.export import markdown, read_whole
 from console.hosts.remote_host import check_is_one, open_host
-from console.live.text.clean import clean_line
 from console.live.text.words import age, counted, tokens
 from core.config.paths import Places, find_places
 from core.model.access import OPERATOR, SessionCaller
@@ -47,6 +46,8 @@ def run_command(options: argparse.Namespace) -> int:
         from console.cli.connect import run_connect, run_gateways
 
         return (run_connect if options.command == "connect" else run_gateways)(options, places)
+    if options.command in {"backup", "restore", "check", "devices"} and options.gateway is not None:
+        raise Invalid(f"{options.command} works on a state directory of this machine: leave --gateway out")
     if options.command in {"backup", "restore"}:
         from console.cli.backup import run_backup, run_restore
 
@@ -186,7 +187,7 @@ async def _search(shot: OneShot, options: argparse.Namespace) -> int:
     else:
         write_line("no match" + (" where it was looked" if result.get("unsearched") else ""))
     for each in result.get("unsearched", ()):
-        write_line(clean_line(f"not searched: {each['place']}: {each['reason']}", LONGEST_SENTENCE))
+        print_line(f"not searched: {each['place']}: {each['reason']}")
     return 0
 
 

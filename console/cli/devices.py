@@ -29,8 +29,6 @@ def run_devices(options: argparse.Namespace, places: Places) -> int:
     Raises:
         SwitchboardError: There is no such device, the owner does not answer, or the file cannot be written.
     """
-    if options.gateway is not None:
-        raise Invalid("devices works on a state directory of this machine: leave --gateway out")
     if options.action == "revoke":
         if options.all == (options.device is not None):
             raise Invalid("revoke takes the id of one device, or --all: `switchboard devices` lists them")

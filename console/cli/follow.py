@@ -4,7 +4,7 @@ import argparse
 from typing import Final
 
 from console.cli.one_shot import OneShot
-from console.cli.output import print_json_line, print_message, print_progress
+from console.cli.output import print_json, print_message, print_progress
 from core.gateway import Gateway
 from core.model.access import ALL
 from core.model.errors import Unavailable
@@ -74,6 +74,6 @@ class _Follower:
     def _print(self, message: Message) -> None:
         self._last = message.seq
         if self._as_json:
-            print_json_line(message.as_json())
+            print_json(message.as_json(), indent=None)
         else:
             print_message(message.as_json())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from console.cli.one_shot import Stop
-from console.cli.output import LONGEST_SENTENCE, print_error, print_json, print_progress, write_line
+from console.cli.output import LONGEST_SENTENCE, print_error, print_json, print_line, print_progress, write_line
 from console.live.text.clean import clean_line
 from core.clock import SystemClock
 from core.config.load import load
@@ -95,7 +95,7 @@ def _say_stopped(sentence: str, *, as_json: bool) -> None:
 
 
 def _print(report: ImportReport) -> None:
-    write_line(f"from {clean_line(report.directory, LONGEST_SENTENCE)}")
+    print_line(f"from {report.directory}")
     for count, words in (
         (report.imported, "new"),
         (report.extended, "with new messages"),
@@ -107,6 +107,6 @@ def _print(report: ImportReport) -> None:
         examples = ", ".join(reason.examples) + (", …" if reason.count > len(reason.examples) else "")
         write_line(f"{reason.count:>9,}  " + clean_line(f"left out: {words} ({examples})", LONGEST_SENTENCE))
     for notice in report.notices:
-        write_line(clean_line(f"note: {notice}", LONGEST_SENTENCE))
+        print_line(f"note: {notice}")
     for sentence in report.failed:
         print_error(sentence)

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from console.cli.output import print_error, print_json
@@ -70,22 +70,26 @@ class OneShot:
 
 
 class Stop:
-    """Cancels the command when the process is told to end; told a second time, the process ends at once.
+    """The wish that the process may end: told a second time, it ends at once.
+
+    Args:
+        act: Called at the first wish; None to cancel the task that makes this.
 
     Attributes:
         number: The signal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, act: Callable[[], object] | None = None) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a command runs in a task"
         self.number = 0
-        self._task = asyncio.current_task()
+        self._act = act or task.cancel
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop, number)
+            asyncio.get_running_loop().add_signal_handler(number, self._told, number)
 
-    def _stop(self, number: int) -> None:
-        assert self._task is not None, "a command runs in a task"
+    def _told(self, number: int) -> None:
         self.number = number
-        self._task.cancel()
         for handled in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().remove_signal_handler(handled)
             signal.signal(handled, signal.SIG_DFL)
+        self._act()

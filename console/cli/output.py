@@ -17,19 +17,23 @@ _ESCAPED: Final = {
 }
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document; characters that a terminal would obey are escaped, which JSON readers undo."""
-    write_line(_harmless_json(document, indent=2))
+def print_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
+    """Print one JSON document; characters that a terminal would obey are escaped, which JSON readers undo.
 
-
-def print_json_line(document: Mapping[str, Any]) -> None:
-    """Print one JSON document of several on a line of its own."""
-    write_line(_harmless_json(document, indent=None))
+    Args:
+        indent: None for one of several documents, each on a line of its own.
+    """
+    write_line(json.dumps(document, ensure_ascii=not draws_unicode(), indent=indent).translate(_ESCAPED))
 
 
 def print_text(text: str) -> None:
     """Print words of a session, cleaned."""
     write_line(clean(text))
+
+
+def print_line(text: str) -> None:
+    """Print one sentence that may quote what comes from elsewhere, cleaned."""
+    write_line(clean_line(text, LONGEST_SENTENCE))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
@@ -84,10 +88,6 @@ def write_line(text: str) -> None:
 def draws_unicode() -> bool:
     """Whether what is printed may hold more than ASCII."""
     return sys.stdout is not None and "utf" in (sys.stdout.encoding or "").lower()
-
-
-def _harmless_json(document: Mapping[str, Any], *, indent: int | None) -> str:
-    return json.dumps(document, ensure_ascii=not draws_unicode(), indent=indent).translate(_ESCAPED)
 
 
 def _write(stream: TextIO | None, text: str) -> None:

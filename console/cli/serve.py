@@ -7,12 +7,12 @@ import ipaddress
 import os
 import resource
 import shlex
-import signal
 import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from console.cli.output import print_json_line, print_progress, write_line
+from console.cli.one_shot import Stop
+from console.cli.output import print_json, print_progress, write_line
 from console.hosts.host import Host
 from core.config.paths import Places, find_places
 from core.config.token import TOKEN_NAME, kept_token, weakness
@@ -75,7 +75,8 @@ async def _open(host: Host, settings: "ServerSettings", door: "Door", *, as_json
         raise Conflict(f"the state directory {host.state} is owned by {words}: close that first, then serve")
     sites = Sites.of(settings.public_origin, settings.origins)
     context = server_context(host.runtime, host.places, auth, sites, insecure=door.place.insecure, company=host.company)
-    ended = _End()
+    ended = asyncio.Event()
+    Stop(ended.set)
     listener = await NetworkListener.open(create_app(context), context, door)
     try:
         await host.answered()
@@ -176,7 +177,7 @@ def _tell(host: Host, settings: "ServerSettings", door: "Door", token: _Token, *
     url = door.url("ws")
     if as_json:
         facts = {"status": "serving", "url": door.url(), "wsUrl": url, "port": door.port, "pid": os.getpid()}
-        print_json_line(facts | {"stateDir": str(host.state), "token": token.place})
+        print_json(facts | {"stateDir": str(host.state), "token": token.place}, indent=None)
         return
     reached = f", reached as {settings.public_origin}" if settings.public_origin else ""
     is_shown = token.is_new and sys.stdout is not None and sys.stdout.isatty()
@@ -186,22 +187,3 @@ def _tell(host: Host, settings: "ServerSettings", door: "Door", token: _Token, *
     write_line(f"with OpenClaw:   openclaw tui --url {url} --token {token.argument}")
     if host.hint:
         print_progress(host.hint)
-
-
-class _End:
-    """The wish that the process may end: told a second time, it ends at once."""
-
-    def __init__(self) -> None:
-        self._told = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._tell)
-
-    async def wait(self) -> None:
-        """Wait for it."""
-        await self._told.wait()
-
-    def _tell(self) -> None:
-        self._told.set()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
