@@ -8,12 +8,11 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
-from console.hosts.gateways import KeptGateway, Listed
+from console.hosts.gateways import KeptGateway, KnownGateway
 from core.config.gateways import LOCAL, is_name, shown_url, url_problem
 from core.config.settings import GatewaySettings, Secret
 from core.model import json_codec
@@ -24,16 +23,6 @@ FILE_NAME: Final = "gateways.json"
 TOKEN_VARIABLE: Final = "SWITCHBOARD_GATEWAY_TOKEN"  # noqa: S105 - the name of the variable, not a token
 if TYPE_CHECKING:
     from core.clock import Clock
-
-Origin = Literal["configuration", "stored"]
-
-
-@dataclass(frozen=True, slots=True)
-class KnownGateway:
-    """A profile and where it came from."""
-
-    gateway: GatewaySettings
-    origin: Origin
 
 
 class Profiles:
@@ -80,10 +69,6 @@ class Profiles:
         if not is_name(word):
             raise Invalid(f"{quoted(word)} names no gateway: give a profile's name, or an address such as wss://host")
         raise NotFound(f"no gateway is called {quoted(word)}{self._hint(word)}")
-
-    def listed(self) -> list[Listed]:
-        """Return all of them, for the screen of gateways."""
-        return [Listed(each.gateway.name, shown_url(each.gateway.url), each.origin) for each in self.known]
 
     def open(self, name: str) -> "ProfileGateway":
         """Begin to connect to a gateway; it is there at once, and says itself how far it has come.

@@ -35,10 +35,10 @@ def run_console(state: str | None, config: str | None, gateways: str | None = No
     if demo:
         if gateways is not None:
             raise Invalid("the demo plays on a state of its own: leave --gateway out")
-        from console.cli.demo import open_demo
+        from console.cli.demo import open_demo, play
 
-        with open_demo() as opened:
-            return asyncio.run(_show(opened.host, partial(opened.play, opened.host), "demo, on a temporary state"))
+        with open_demo() as host:
+            return asyncio.run(_show(host, partial(play, host), "demo, on a temporary state"))
     return asyncio.run(_open(state, config, gateways))
 
 

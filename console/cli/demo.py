@@ -3,9 +3,8 @@ anybody can make. It ends with the console and leaves nothing behind."""
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
@@ -67,27 +66,15 @@ GOING_ON: Final[tuple[tuple[str, str], ...]] = (
 PAUSE_SECONDS: Final = 6.0
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
-    """A demo that is ready to play."""
-
-    host: Host
-    play: Callable[[Host], Awaitable[None]]
-
-
 @contextmanager
-def open_demo(pace: float | None = None) -> Generator[Demo]:
-    """Open a demo on a temporary state, which is gone afterwards.
-
-    Args:
-        pace: Seconds between two words of the builtin agent, None for its own.
-    """
+def open_demo() -> Generator[Host]:
+    """Open a host on a temporary state, which is gone afterwards; `play` plays the demo on it."""
     with tempfile.TemporaryDirectory(prefix="switchboard-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         config = folder / "config.json5"
         config.write_text(json_codec.encode(CONFIG), encoding="utf-8")
         places = Places(folder / "state", config, "demo", "demo", config_required=True)
-        yield Demo(Host(places, pace=pace), play)
+        yield Host(places)
 
 
 async def play(host: Host) -> None:

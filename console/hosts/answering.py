@@ -30,8 +30,15 @@ async def answer(runtime: Runtime, places: Places, wait: float, company: "Compan
     told = ""
     while True:
         try:
-            listener = await _answer(runtime, places, company)
-        except OSError as error:  # until then the others read only, as they would with an older owner
+            for module in ("console.hosts.service", "core.server.local"):  # 150 ms of imports
+                await asyncio.to_thread(importlib.import_module, module)
+            from console.hosts.service import server_context
+            from core.server.auth import Auth, Sites
+            from core.server.local import listen
+
+            auth = Auth(secrets.token_hex(), None, runtime.store.clock)  # nobody on the socket is asked for a token
+            listener = await listen(server_context(runtime, places, auth, Sites(), company=company), places.state)
+        except OSError as error:  # no descriptors, a full disk: until it passes, the others read only
             reason = error.strerror or str(error)
             if reason != told:
                 _log.warning("other windows cannot be answered yet: %s", reason)
@@ -45,29 +52,8 @@ async def answer(runtime: Runtime, places: Places, wait: float, company: "Compan
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _answer(runtime: Runtime, places: Places, company: "Company | None") -> "SocketListener":
-    """Begin to answer.
-
-    Raises:
-        OSError: That cannot be done now: there are no descriptors left, or the disk is full.
-    """
-    await asyncio.to_thread(_load)  # 150 ms of imports
-    from console.hosts.service import server_context
-    from core.server.auth import Auth, Sites
-    from core.server.local import listen
-
-    nobody_has_it = secrets.token_hex()  # whoever reaches the socket is not asked for a token
-    auth = Auth(nobody_has_it, None, runtime.store.clock)
-    return await listen(server_context(runtime, places, auth, Sites(), company=company), places.state)
-
-
 async def stop(answering: "asyncio.Task[SocketListener]") -> None:
     """Stop answering; while the directory is still owned."""
     answering.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await (await answering).close()
-
-
-def _load() -> None:
-    for module in ("console.hosts.service", "core.server.local"):
-        importlib.import_module(module)

@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from console.live.text.words import LOCAL
+from core.config.gateways import shown_url
 from core.gateway import Gateway
 from core.model.connection import Connection
 from core.model.errors import Invalid, NotFound
 from core.model.keys import quoted
 from core.multi import MultiGateway
+
+if TYPE_CHECKING:
+    from core.config.settings import GatewaySettings
 
 LAST: Final = "it is the only one in the list: show another one first"
 
@@ -26,24 +31,23 @@ class KeptGateway(Gateway, Protocol):
         ...
 
 
-class Listed(NamedTuple):
-    """A gateway that could be opened.
+Origin = Literal["configuration", "stored"]
 
-    Attributes:
-        address: Its URL without secrets.
-        origin: Where it stands, such as `configuration` or `stored`.
-    """
 
-    name: str
-    address: str
-    origin: str
+@dataclass(frozen=True, slots=True)
+class KnownGateway:
+    """A profile and where it came from."""
+
+    gateway: "GatewaySettings"
+    origin: Origin
 
 
 class Directory(Protocol):
     """The profiles, and what opens them."""
 
-    def listed(self) -> Sequence[Listed]:
-        """Return all profiles."""
+    @property
+    def known(self) -> Sequence[KnownGateway]:
+        """All profiles."""
         ...
 
     def open(self, name: str) -> KeptGateway:
@@ -95,7 +99,7 @@ class Gateways:
 
     def entries(self) -> list[GatewayEntry]:
         """Return all of them: the bundled runtime, those with a profile, then others that are open."""
-        known = {each.name: each for each in (self.directory.listed() if self.directory is not None else ())}
+        known = {each.gateway.name: each for each in (self.directory.known if self.directory is not None else ())}
         names = dict.fromkeys([*known, *self._kept])
         entries = [self._entry(name, known.get(name)) for name in names]
         if self._local is None:
@@ -170,9 +174,9 @@ class Gateways:
             known = self._kept[name] = self.directory.open(name)
         return known
 
-    def _entry(self, name: str, known: Listed | None) -> GatewayEntry:
+    def _entry(self, name: str, known: KnownGateway | None) -> GatewayEntry:
         gateway = self._kept.get(name)
         connection = gateway.connection if gateway is not None else None
-        address = known.address if known is not None else connection.address if connection else ""
+        address = shown_url(known.gateway.url) if known is not None else connection.address if connection else ""
         origin = known.origin if known is not None else "given at the start"
         return GatewayEntry(name, name, address, origin, connection, name in self.shown.names)

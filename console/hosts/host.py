@@ -6,21 +6,20 @@ one asks the owner, and takes its place when it leaves (architecture#ownership).
 
 import asyncio
 import contextlib
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from console.hosts.answering import answer, stop
-from console.quiet import keep_quiet
+from console.hosts.base import BaseHost
 from core.config.paths import Places
 from core.model.errors import Conflict, SwitchboardError
 from core.runtime.gateway import Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from console.hosts.service import Company
     from console.log import Log
-    from console.profiles import ProfileGateway, Profiles
+    from console.profiles import Profiles
     from core.agents.choose import AgentBackends
     from core.channels import Channels
     from core.clock import Clock
@@ -40,7 +39,7 @@ BRIEF_SECONDS: Final = 0.25
 """A command that is done sooner need not answer anybody."""
 
 
-class Host:
+class Host(BaseHost):
     """What one process works on.
 
     Opening reads nothing but the state; no configuration is parsed and no lock is taken before `start`.
@@ -53,7 +52,6 @@ class Host:
     Attributes:
         pace: As given.
         runtime: The bundled runtime.
-        hint: One line for a start without a model; empty otherwise.
         company: Who is connected, when more than the socket is answered; to be set before `start`.
     """
 
@@ -65,10 +63,8 @@ class Host:
         clock: "Clock | None" = None,
         channels: "Channels | None" = None,
     ) -> None:
-        keep_quiet()
-        self.places = places
-        self.runtime = Runtime.open(places.state, clock)
-        self.hint = ""
+        super().__init__(places)
+        self.here = self.runtime = Runtime.open(places.state, clock)
         self.company: Company | None = None
         self.pace = pace
         self._channels = channels
@@ -82,21 +78,6 @@ class Host:
         self._role: _Role | None = None
 
     @property
-    def state(self) -> Path:
-        """The state directory."""
-        return self.places.state
-
-    @property
-    def here(self) -> "Gateway | None":
-        """The bundled runtime."""
-        return self.runtime
-
-    @property
-    def kept(self) -> "dict[str, ProfileGateway]":
-        """Connections to gateways elsewhere, by name: none at first."""
-        return {}
-
-    @property
     def gateway(self) -> "Gateway":
         """The one gateway of a command."""
         return self.runtime
@@ -107,29 +88,10 @@ class Host:
         return self.runtime.settings
 
     @property
-    def started(self) -> bool:
-        """Whether the configuration is in use, so that it can be read again."""
-        return self.runtime.connection.state == "live"
-
-    @property
-    def owns(self) -> bool:
-        """Whether this process runs the work, so that its end is the end of what is at work."""
-        return self.runtime.owns
-
-    @property
     def runner(self) -> str:
         """Who runs the work, for a sentence."""
         owner = self.runtime.owner
         return owner.words if owner is not None else "this process"
-
-    @property
-    def active_runs(self) -> list[str]:
-        """Ids of the runs at work in this process."""
-        return self.runtime.active_runs
-
-    async def drained(self) -> None:
-        """Wait until no run is at work in this process and none may start."""
-        await self.runtime.drained()
 
     async def settings(self) -> "Settings":
         """Read the configuration.
@@ -160,14 +122,6 @@ class Host:
         assert self._watch is not None, "the configuration was read at the start"
         await self._watch.read()
 
-    def expect_start(self) -> None:
-        """Let what is wanted wait for `start`, which comes soon."""
-        self.runtime.expect_start()
-
-    def expect_no_start(self) -> None:
-        """Let it wait no longer: there will be none."""
-        self.runtime.expect_no_start()
-
     async def start(self, command: str, *, run_all: bool = True, run_own: bool = True) -> None:
         """Read the configuration, and take the state directory over or ask its owner; from then on, stay with it.
 
@@ -185,7 +139,10 @@ class Host:
                 await self._take_over_or_ask(settings)
             finally:
                 if run_all:
-                    self._watch_configuration()
+                    assert self._watch is not None, "it comes with the settings"
+                    if self._watching is not None:
+                        self._watching.cancel()
+                    self._watching = asyncio.create_task(self._watch.run(), name="configuration")
         finally:
             self.expect_no_start()  # it has begun by now, or will not
 
@@ -212,20 +169,10 @@ class Host:
         if self._log is not None:
             self._log.close()
 
-    def _watch_configuration(self) -> None:
-        assert self._watch is not None, "it comes with the settings"
-        if self._watching is not None:
-            self._watching.cancel()
-        self._watching = asyncio.create_task(self._watch.run(), name="configuration")
-
     # The owner of the state directory
 
     async def _take_over_or_ask(self, settings: "Settings") -> None:
-        """Own the state directory, or stay with whoever does.
-
-        Raises:
-            Conflict: Another process owns it, and does not answer.
-        """
+        """Own the state directory, or stay with whoever does; see `start`."""
         while True:
             try:
                 await self._take_over(settings)
@@ -239,27 +186,15 @@ class Host:
             return
 
     async def _take_over(self, settings: "Settings") -> None:
-        """Own the state directory, run work, and answer other processes.
-
-        Raises:
-            Conflict: Another process owns it.
-        """
+        """Own the state directory, run work, and answer other processes; `Conflict` when another process owns it."""
         role = self._role
         assert role is not None, "a process that only watches takes nothing over"
         assert self._backends is not None, "they come with the settings"
         log = await asyncio.to_thread(_open_log, self.state)
-        try:
-            await self.runtime.start(
-                settings,
-                self._backends,
-                command=role.command,
-                channels=self._channels,
-                run_all=role.run_all,
-                run_own=role.run_own,
-            )
-        except BaseException:
-            log.close()
-            raise
+        with contextlib.ExitStack() as stack:
+            stack.callback(log.close)
+            await self.runtime.start(settings, self._backends, channels=self._channels, **role._asdict())
+            stack.pop_all()
         self._log = log
         if role.run_own:
             wait = 0.0 if role.run_all else BRIEF_SECONDS
@@ -271,7 +206,9 @@ class Host:
         """Return the port of the process that owns the state directory; None when it does not answer."""
         if not self._is_owned():
             return None
-        attach = await asyncio.to_thread(_load_attach)  # 50 ms of imports
+        await asyncio.to_thread(importlib.import_module, "core.remote.native.local")  # 50 ms
+        from core.remote.native.local import attach
+
         clock = self.runtime.store.clock
         while True:
             try:
@@ -344,12 +281,6 @@ def _open_log(state: Path) -> "Log":
     from console.log import Log
 
     return Log(state)
-
-
-def _load_attach() -> "Callable[[Path, Clock], Awaitable[NativeGateway]]":
-    from core.remote.native.local import attach
-
-    return attach
 
 
 def _load(host: Host) -> "tuple[Settings, AgentBackends, ConfigWatch]":

@@ -1,10 +1,9 @@
 """Gateways elsewhere as what a process works on: one of them, or several at once, the bundled runtime among them."""
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from console.quiet import keep_quiet
+from console.hosts.base import BaseHost
 from core.child_process import in_child_process
 from core.clock import SystemClock
 from core.config.gateways import LOCAL
@@ -15,24 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.hosts.host import Host
-    from console.profiles import ProfileGateway, Profiles
+    from console.profiles import Profiles
     from core.config.settings import GatewaySettings, Settings
     from core.gateway import Gateway
 
 
-class RemoteHost:
+class RemoteHost(BaseHost):
     """What one process works on when it works on gateways elsewhere; its surface is that of `Host`.
 
     Args:
         settings: The configuration of this machine, which names the gateways and says what the operator likes.
         chosen: The gateways; they are being connected to from now on.
         local: The bundled runtime, when it is one of them.
-
-    Attributes:
-        kept: The connections, by name.
     """
-
-    hint = ""
 
     def __init__(
         self,
@@ -42,23 +36,12 @@ class RemoteHost:
         chosen: "Sequence[GatewaySettings]",
         local: "Host | None" = None,
     ) -> None:
-        keep_quiet()
-        self.places = places
+        super().__init__(places)
+        self.here = local.runtime if local is not None else None
         self.configured: Settings | None = settings
         self.local = local
         self._profiles = profiles
-        clock = SystemClock()
-        self.kept: dict[str, ProfileGateway] = {each.name: profiles.connect(each, clock) for each in chosen}
-
-    @property
-    def state(self) -> Path:
-        """The state directory of this machine, where the console remembers."""
-        return self.places.state
-
-    @property
-    def here(self) -> "Gateway | None":
-        """The bundled runtime, when it is worked on."""
-        return self.local.runtime if self.local is not None else None
+        self.kept = {each.name: profiles.connect(each, SystemClock()) for each in chosen}
 
     @property
     def gateway(self) -> "Gateway":
@@ -66,29 +49,9 @@ class RemoteHost:
         return next(iter(self.kept.values()))
 
     @property
-    def started(self) -> bool:
-        """Whether the configuration is in use, so that it can be read again."""
-        return self.local is None or self.local.started
-
-    @property
-    def owns(self) -> bool:
-        """Whether this process runs the work."""
-        return self.local is not None and self.local.owns
-
-    @property
     def runner(self) -> str:
         """Who runs the work, for a sentence."""
         return f"the gateway {next(iter(self.kept))}"
-
-    @property
-    def active_runs(self) -> list[str]:
-        """Ids of the runs at work in this process."""
-        return self.local.active_runs if self.local is not None else []
-
-    async def drained(self) -> None:
-        """Wait until no run is at work in this process and none may start."""
-        if self.local is not None:
-            await self.local.drained()
 
     async def profiles(self) -> "Profiles":
         """Return the gateways that are known by name."""
@@ -105,16 +68,6 @@ class RemoteHost:
 
     async def watch(self) -> None:
         """Hear of what happens: a gateway elsewhere tells of it by itself."""
-
-    def expect_start(self) -> None:
-        """See `Host.expect_start`."""
-        if self.local is not None:
-            self.local.expect_start()
-
-    def expect_no_start(self) -> None:
-        """See `Host.expect_no_start`."""
-        if self.local is not None:
-            self.local.expect_no_start()
 
     async def start(self, command: str, *, run_all: bool = True, run_own: bool = True) -> None:
         """Start the bundled runtime, when it is worked on; see `Host.start`."""

@@ -3,15 +3,15 @@
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from console.app import SwitchboardApp
-from console.hosts.gateways import Listed
+from console.hosts.gateways import KnownGateway
 from console.hosts.host import Host
 from core.agents.choose import AgentBackends
 from core.channels import Channels
 from core.config.paths import Places
-from core.config.settings import ModelSettings, Settings
+from core.config.settings import GatewaySettings, ModelSettings, Settings
 from core.model.errors import Invalid
 from tests.support.console_driver import ConsoleDriver
 from tests.support.lines import Line
@@ -50,9 +50,10 @@ class Elsewhere:
         self.others = others
         self.opened: list[str] = []
 
-    def listed(self) -> list[Listed]:
-        """Return those that can be opened."""
-        return [Listed(name, "wss://gateway.example:18789", "stored") for name in self.others]
+    @property
+    def known(self) -> list[KnownGateway]:
+        """Those that can be opened."""
+        return [KnownGateway(GatewaySettings(name, "wss://gateway.example:18789"), "stored") for name in self.others]
 
     def open(self, name: str) -> Line:
         """Open one."""
@@ -67,11 +68,7 @@ class _Host(Host):
         super().__init__(places, pace=0.0, channels=channels)
         self._agent = agent
         self._elsewhere = elsewhere
-
-    @property
-    def kept(self) -> Any:
-        """The gateways that are connected from the start."""
-        return self._elsewhere.kept
+        self.kept = cast("Any", elsewhere.kept)
 
     async def profiles(self) -> Any:
         """Return what can be opened."""

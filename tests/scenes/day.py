@@ -114,11 +114,6 @@ class SceneHost(Host):
             channels={"slack": Slack(), "telegram": Telegram(), "signal": Signal()},
         )
 
-    @property
-    def kept(self) -> Any:
-        """The gateways elsewhere."""
-        return self.elsewhere.lines if self.elsewhere is not None else {}
-
     async def profiles(self) -> Any:
         """Return the gateways that could be opened."""
         return self.elsewhere

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from console.hosts.gateways import Listed
-from core.config.settings import Settings
+from console.hosts.gateways import KnownGateway
+from core.config.settings import GatewaySettings, Settings
 from core.model.access import OPERATOR
 from core.model.sessions import SessionPatch
 from core.runtime.gateway import Runtime
@@ -45,10 +45,11 @@ class Elsewhere:
             line.become(address=ADDRESSES[name])
         self.lines["home"].become(state="refused", detail=PAIRING)
 
-    def listed(self) -> list[Listed]:
-        """Return all that have a name."""
+    @property
+    def known(self) -> list[KnownGateway]:
+        """All that have a name."""
         return [
-            Listed(name, address, "configuration" if name == "prod" else "stored")
+            KnownGateway(GatewaySettings(name, address), "configuration" if name == "prod" else "stored")
             for name, address in ADDRESSES.items()
         ]
 

@@ -268,6 +268,7 @@ async def prepared(scene: Scene) -> AsyncGenerator[tuple[SwitchboardApp, SceneHo
                 await Day(host).morning()
             if scene.several:
                 host.elsewhere = await stack.enter_async_context(elsewhere(host, folder))
+                host.kept = cast("Any", host.elsewhere.lines)
             yield _console(SwitchboardApp(host), host), host
 
 
