@@ -8,14 +8,14 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from console.cli.output import print_error, print_json, print_progress, print_table, write_line
 from console.live.text.clean import clean_line
 from console.live.text.words import counted
 from console.profiles import TOKEN_VARIABLE, Profiles
 from core.clock import SystemClock
-from core.config.gateways import is_name, shown_url
+from core.config.gateways import fingerprint_of, is_name, shown_url
 from core.config.load import load
 from core.config.paths import Places
 from core.config.settings import GatewaySettings, Secret
@@ -23,9 +23,6 @@ from core.model.access import ALL
 from core.model.errors import Invalid, Unauthorized
 from core.model.keys import quoted
 from core.model.sessions import SessionQuery
-
-if TYPE_CHECKING:
-    from console.profiles import ProfileGateway
 
 COUNTED: Final = 200
 """Sessions are counted up to that many."""
@@ -49,15 +46,12 @@ class FoundGateway:
 def run_gateways(options: argparse.Namespace, places: Places) -> int:
     """Print the gateways that are known by name."""
     profiles = Profiles(load(places).gateways, places.state)
-    rows = [
-        {
-            "name": each.gateway.name,
-            "url": shown_url(each.gateway.url),
-            "origin": each.origin,
-            "token": _token_words(each.gateway, each.origin),
-        }
-        for each in profiles.known
-    ]
+    rows: list[dict[str, str | None]] = []
+    for each in profiles.known:
+        token = each.gateway.token
+        words = None if token is None else "stored" if each.origin == "stored" else token.words
+        url = shown_url(each.gateway.url)
+        rows.append({"name": each.gateway.name, "url": url, "origin": each.origin, "token": words})
     if options.json:
         print_json({"count": len(rows), "gateways": rows})
     elif not rows:
@@ -66,12 +60,6 @@ def run_gateways(options: argparse.Namespace, places: Places) -> int:
         heads = ("NAME", "ADDRESS", "FROM", "TOKEN")
         print_table(heads, [[str(value or "none") for value in row.values()] for row in rows])
     return 0
-
-
-def _token_words(gateway: GatewaySettings, origin: str) -> str | None:
-    if gateway.token is None:
-        return None
-    return "stored" if origin == "stored" else gateway.token.words
 
 
 def run_connect(options: argparse.Namespace, places: Places) -> int:
@@ -111,12 +99,15 @@ def _asked_for(options: argparse.Namespace, profiles: Profiles) -> GatewaySettin
     if not is_name(name):
         raise Invalid(f"{quoted(name)} cannot be a gateway's name: use letters, digits, ., _ and -, at most 40")
     given = _given_token(options.token_file)
+    fingerprint = fingerprint_of(options.fingerprint) if options.fingerprint else gateway.fingerprint
+    if options.fingerprint and fingerprint is None:
+        raise Invalid("--fingerprint takes the SHA-256 of the certificate: 64 hexadecimal digits")
     return replace(
         gateway,
         name=name,
         token=gateway.token if given is None else _secret(given),
         ca=Path(options.ca).expanduser().absolute() if options.ca else gateway.ca,
-        fingerprint=_fingerprint(options.fingerprint) if options.fingerprint else gateway.fingerprint,
+        fingerprint=fingerprint,
         insecure=options.insecure or gateway.insecure,
     )
 
@@ -139,13 +130,6 @@ def _secret(token: str) -> Secret:
     return Secret("literal", token, "the gateway's token")
 
 
-def _fingerprint(text: str) -> str:
-    plain = text.lower().removeprefix("sha256:").replace(":", "")
-    if len(plain) != 64 or not set(plain) <= set("0123456789abcdef"):
-        raise Invalid("--fingerprint takes the SHA-256 of the certificate: 64 hexadecimal digits")
-    return plain
-
-
 async def _connect(gateway: GatewaySettings, options: argparse.Namespace, profiles: Profiles) -> int:
     try:
         found = await look(gateway, profiles)
@@ -162,7 +146,9 @@ async def _connect(gateway: GatewaySettings, options: argparse.Namespace, profil
         found = await look(gateway, profiles)
     stored = _store(gateway, profiles)
     if options.json:
-        print_json(_document(gateway, found, stored=stored))
+        facts: dict[str, Any] = {"name": gateway.name, "url": shown_url(gateway.url), "version": found.version}
+        facts |= {"latencyMs": round(found.latency_ms, 1), "scopes": list(found.scopes)}
+        print_json(facts | {"sessions": found.sessions, "stored": stored})
         return 0
     write_line(f"connected to {shown_url(gateway.url)}, which answers in {found.latency_ms:.0f} ms")
     write_line(f"it is {clean_line(found.version) or 'a gateway that does not say its version'}")
@@ -186,7 +172,12 @@ async def look(gateway: GatewaySettings, profiles: Profiles) -> FoundGateway:
     """
     remote = profiles.connect(gateway, SystemClock())
     try:
-        await _opened(remote)
+        try:
+            await remote.opened()
+        except Unauthorized as error:
+            if remote.connection.retry_at is None:
+                raise
+            raise _NotPaired(error.message) from None  # it will let us in once somebody there has approved
         began = time.perf_counter()
         page = await remote.list_sessions(SessionQuery(limit=COUNTED), ALL)
         latency = (time.perf_counter() - began) * 1000
@@ -194,15 +185,6 @@ async def look(gateway: GatewaySettings, profiles: Profiles) -> FoundGateway:
         return FoundGateway(connection.version, connection.latency_ms or latency, connection.scopes, len(page.sessions))
     finally:
         await remote.close()
-
-
-async def _opened(remote: "ProfileGateway") -> None:
-    try:
-        await remote.opened()
-    except Unauthorized as error:
-        if remote.connection.retry_at is not None:  # it would let us in once somebody there has approved
-            raise _NotPaired(error.message) from None
-        raise
 
 
 def _store(gateway: GatewaySettings, profiles: Profiles) -> bool:
@@ -222,15 +204,3 @@ def _ask_token(gateway: GatewaySettings) -> str | None:
         return getpass.getpass("token: ").strip() or None
     except EOFError:
         return None
-
-
-def _document(gateway: GatewaySettings, found: FoundGateway, *, stored: bool) -> dict[str, Any]:
-    return {
-        "name": gateway.name,
-        "url": shown_url(gateway.url),
-        "version": found.version,
-        "latencyMs": round(found.latency_ms, 1),
-        "scopes": list(found.scopes),
-        "sessions": found.sessions,
-        "stored": stored,
-    }

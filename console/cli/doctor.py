@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
@@ -87,7 +86,7 @@ def _models(settings: Settings) -> Iterator[Finding]:
     if not settings.has_model:
         yield Finding("model", "note", "none", NO_MODEL_HINT)
     for model in settings.models.values():
-        where = f"{model.ref} at {_without_password(model.base_url)} ({model.api})"
+        where = f"{model.ref} at {shown_url(model.base_url)} ({model.api})"
         if model.api_key is None:
             yield Finding("model", "ok", f"{where}, without a key")
             continue
@@ -97,11 +96,6 @@ def _models(settings: Settings) -> Iterator[Finding]:
             yield Finding("model", "wrong", where, error.message)
         else:
             yield Finding("model", "ok", f"{where}, key from {model.api_key.words}")
-
-
-def _without_password(address: str) -> str:
-    """Return an address without what may be secret in it: a user's password, a query."""
-    return re.sub(r"//[^/\s]*@", "//…@", address).partition("?")[0]
 
 
 def _gateways(places: Places, gateways: str) -> Iterator[Finding]:

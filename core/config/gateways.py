@@ -28,6 +28,12 @@ def url_problem(text: str) -> str | None:
     return None
 
 
+def fingerprint_of(text: str) -> str | None:
+    """Return the SHA-256 of a certificate as 64 small hexadecimal digits, however it was written; None for all else."""
+    plain = text.lower().removeprefix("sha256:").replace(":", "")
+    return plain if re.fullmatch("[0-9a-f]{64}", plain) else None
+
+
 def shown_url(url: str) -> str:
     """Return a URL for the screen, without what may be secret in it."""
     return re.sub(r"//[^/\s]*@", "//…@", url).partition("?")[0].partition("#")[0]

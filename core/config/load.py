@@ -3,7 +3,7 @@
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -15,7 +15,7 @@ from core.config.build import Misfit, build
 from core.config.gateways import shown_url
 from core.config.names import PathInFile, dotted
 from core.config.paths import Places
-from core.config.schema import CLOSED, OTHERS_NAMES, ConfigFile, field_names
+from core.config.schema import CLOSED, OTHERS_NAMES, ConfigFile, fields
 from core.config.settings import Settings
 from core.files import folder_problem
 from core.model.errors import Invalid
@@ -51,11 +51,7 @@ def load(places: Places, environment: Mapping[str, str] = os.environ) -> Setting
 
 
 def _check_folder(places: Places) -> None:
-    """Refuse a configuration that others may write; root, or the folder for everybody's temporary files, may hold it.
-
-    Raises:
-        Invalid: They may; the sentence holds the command that helps.
-    """
+    """Refuse a configuration that others may write; root, or the folder for everybody's temporary files, may hold it."""
     try:
         problem = folder_problem(places.config.parent, trusted=frozenset({0}))
     except OSError:
@@ -151,7 +147,7 @@ def _unknown_names(parsed: ConfigFile, text: str, file: Path) -> list[str]:
     """Refuse names that nearly are ours, and name those that mean nothing here once."""
     ignored: list[str] = []
     for section, path, name in _extras(parsed, ()):
-        known = field_names(section)
+        known = list(fields(section))
         near = [] if name in OTHERS_NAMES else difflib.get_close_matches(name, known, 1, _NEAR)
         near = near or [k for k in known if k.lower() == name.lower()]
         if near or section in CLOSED:
@@ -164,24 +160,17 @@ def _unknown_names(parsed: ConfigFile, text: str, file: Path) -> list[str]:
     return [f"{file.name}: ignored, as it means nothing here: {shown}"]
 
 
-def _extras(section: BaseModel, path: PathInFile) -> list[_Extra]:
+def _extras(value: object, path: PathInFile) -> Iterator[_Extra]:
     """Find the names that a section and those in it do not know."""
-    found: list[_Extra] = [(type(section), path, name) for name in section.model_extra or {}]
-    for name, info in type(section).model_fields.items():
-        found += _extras_of_value(getattr(section, name), (*path, str(info.alias or name)))
-    return found
-
-
-def _extras_of_value(value: object, path: PathInFile) -> list[_Extra]:
     if isinstance(value, BaseModel):
-        return _extras(value, path)
-    if isinstance(value, list):
-        items = enumerate(cast("Sequence[object]", value))
-        return [extra for n, item in items for extra in _extras_of_value(item, (*path, n))]
-    if isinstance(value, dict):
-        entries = cast("Mapping[str, object]", value).items()
-        return [extra for name, item in entries for extra in _extras_of_value(item, (*path, name))]
-    return []
+        yield from ((type(value), path, name) for name in value.model_extra or {})
+        inner = [(str(info.alias or name), getattr(value, name)) for name, info in type(value).model_fields.items()]
+    elif isinstance(value, list):
+        inner = list(enumerate(cast("list[object]", value)))
+    else:
+        inner = list(cast("dict[str, object]", value).items()) if isinstance(value, dict) else []
+    for part, item in inner:
+        yield from _extras(item, (*path, part))
 
 
 def _place(text: str, file: Path, path: PathInFile) -> str:

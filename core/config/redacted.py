@@ -7,11 +7,9 @@ from typing import Any, Final, cast, get_args, get_origin
 from urllib.parse import urlsplit
 
 import pyjson5
-from pydantic import AliasChoices
-from pydantic.alias_generators import to_camel
 
 from core.config.paths import Places
-from core.config.schema import ConfigFile, SecretRef, Section
+from core.config.schema import ConfigFile, SecretRef, Section, fields
 from core.model.json_codec import encodable
 from core.rules.redact import redact
 
@@ -54,21 +52,12 @@ def _shown(value: object, kind: object) -> object:
 
 def _section(value: Mapping[str, Any], kind: object) -> dict[str, Any]:
     if isinstance(kind, type) and issubclass(kind, Section):
-        kinds = _fields(kind)  # of a SecretRef: {env: "NAME"} and {file: "PATH"} say where a secret is, and hold none
+        kinds = {name: field.annotation for name, field in fields(kind).items()}
+        if kind is SecretRef:  # {env: "NAME"} and {file: "PATH"} say where a secret is, and hold none
+            del kinds["literal"]
         return {name: _shown(each, kinds.get(name, _UNKNOWN)) for name, each in value.items()}
     of_each = get_args(kind)[1] if get_origin(kind) is dict else _UNKNOWN
     return {name: _shown(each, of_each) for name, each in value.items()}
-
-
-def _fields(section: type[Section]) -> dict[str, object]:
-    found = dict[str, object]()
-    for name, field in section.model_fields.items():
-        other = field.validation_alias
-        names = other.choices if isinstance(other, AliasChoices) else [field.alias or to_camel(name)]
-        if section is SecretRef and name == "literal":
-            continue
-        found |= {str(each): field.annotation for each in names}
-    return found
 
 
 def _plain(kind: object) -> object:

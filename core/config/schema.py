@@ -5,15 +5,15 @@ accepted where the documents had them: `match.provider`, `agent.subagents.tools`
 """
 
 import ipaddress
-import re
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from core.config.gateways import LOCAL, is_name, url_problem
+from core.config.gateways import LOCAL, fingerprint_of, is_name, url_problem
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 NotNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]
@@ -69,8 +69,8 @@ def _gateway_name(value: str) -> str:
 def _fingerprint(value: object) -> object:
     if not isinstance(value, str):
         return value
-    plain = value.lower().removeprefix("sha256:").replace(":", "")
-    if re.fullmatch("[0-9a-f]{64}", plain) is None:
+    plain = fingerprint_of(value)
+    if plain is None:
         problem = "expected the SHA-256 of the certificate: 64 hexadecimal digits"
         raise PydanticCustomError("fingerprint", "{problem}", {"problem": problem})
     return plain
@@ -377,12 +377,11 @@ CLOSED: tuple[type[Section], ...] = (PolicyMatch,)
 """Sections in which every unknown name is refused: a condition that is left out would make a rule apply to more."""
 
 
-def field_names(section: type[BaseModel]) -> list[str]:
-    """Return the names a section knows, older spellings included."""
-    names: list[str] = []
+def fields(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a section by the names it knows, older spellings included."""
+    found: dict[str, FieldInfo] = {}
     for name, info in section.model_fields.items():
-        alias = info.validation_alias
-        names.extend(
-            [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [str(alias or name)]
-        )
-    return names
+        other = info.validation_alias
+        names = other.choices if isinstance(other, AliasChoices) else [info.alias or to_camel(name)]
+        found |= {str(each): info for each in names}
+    return found

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from core.clock import Clock
@@ -25,51 +26,43 @@ def stamp_of(places: Places) -> Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
+@dataclass(slots=True)
 class ConfigWatch:
     """Looks at the file every second.
 
     A changed file is read when it has stayed the same for one more look: half of a file that is being written may be a
     valid configuration that means something else.
 
-    Args:
-        stamp: Of the file that was read at the start.
+    Attributes:
+        stamp: Of the file that was read last, at first of the one that was read at the start.
         take: Gets the new settings.
         complain: Gets the sentence that says what is wrong; the old settings stay.
     """
 
-    def __init__(
-        self,
-        places: Places,
-        clock: Clock,
-        stamp: Stamp,
-        take: Callable[[Settings], None],
-        complain: Callable[[str], None],
-    ) -> None:
-        self._places = places
-        self._clock = clock
-        self._read = stamp
-        self._seen = stamp
-        self._take = take
-        self._complain = complain
+    places: Places
+    clock: Clock
+    stamp: Stamp
+    take: Callable[[Settings], None]
+    complain: Callable[[str], None]
 
     async def run(self) -> None:
         """Look until cancelled."""
+        seen = self.stamp
         while True:
-            await self._clock.sleep(LOOK_SECONDS)
-            stamp = stamp_of(self._places)
-            settled, self._seen = stamp == self._seen, stamp
-            if settled and stamp != self._read:
+            await self.clock.sleep(LOOK_SECONDS)
+            before, seen = seen, stamp_of(self.places)
+            if seen == before and seen != self.stamp:
                 await self.read()
 
     async def read(self) -> None:
         """Read the file now, changed or not."""
-        stamp = stamp_of(self._places)
+        stamp = stamp_of(self.places)
         try:
-            settings = await asyncio.to_thread(load, self._places)
+            settings = await asyncio.to_thread(load, self.places)
         except SwitchboardError as error:
-            self._read = stamp
-            self._complain(error.message)
+            self.stamp = stamp
+            self.complain(error.message)
             return
-        if stamp_of(self._places) == stamp:  # else it is being written, and looked at again
-            self._read = stamp
-            self._take(settings)
+        if stamp_of(self.places) == stamp:  # else it is being written, and looked at again
+            self.stamp = stamp
+            self.take(settings)
