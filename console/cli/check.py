@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import os
 import sqlite3
-from collections.abc import Generator
 from dataclasses import dataclass
 
 from console.cli.output import draws_unicode, print_json, print_line, write_line
@@ -41,8 +40,14 @@ def run_check(options: argparse.Namespace, places: Places) -> int:
     """
     if not holds_database(places.state):
         raise NotFound(f"the state directory {places.state} holds no {DATABASE_NAME}: there is nothing to check")
-    with _opened(places, mend=options.mend) as db:
-        found = look(db, places, mend=options.mend)
+    clock = SystemClock()
+    with contextlib.ExitStack() as stack:
+        if options.mend:
+            lock = OwnerLock.acquire(places.state, "check", clock.now_ms())
+            stack.callback(lock.release)
+        store = stack.enter_context(contextlib.closing(Store.open(places.state, clock)))
+        stack.enter_context(explained(places.state))
+        found = look(store.db, places, mend=options.mend)
     if options.json:
         rows = [{"topic": each.topic, "found": each.words, "mended": True} for each in found.mended]
         rows += [
@@ -82,19 +87,6 @@ def _problems(db: sqlite3.Connection, places: Places) -> list[Problem]:
         return list(check(db, places.state, is_owned=owner is not None and owner.pid != os.getpid()))
     finally:
         db.execute("ROLLBACK")
-
-
-@contextlib.contextmanager
-def _opened(places: Places, *, mend: bool) -> Generator[sqlite3.Connection]:
-    """Open the database, and own the directory if it is to be mended."""
-    clock = SystemClock()
-    with contextlib.ExitStack() as stack:
-        if mend:
-            lock = OwnerLock.acquire(places.state, "check", clock.now_ms())
-            stack.callback(lock.release)
-        store = stack.enter_context(contextlib.closing(Store.open(places.state, clock)))
-        stack.enter_context(explained(places.state))
-        yield store.db
 
 
 def _print(found: CheckResult, places: Places) -> None:

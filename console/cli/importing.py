@@ -47,7 +47,10 @@ async def _run(options: argparse.Namespace, places: Places) -> int:
                 f"stopped by {signal.Signals(stop.number).name} after {progress.sessions} of {progress.total} sessions;"
                 " the same command goes on from there"
             )
-            _say_stopped(sentence, as_json=options.json)
+            if options.json:
+                print_json({"status": "error", "code": "interrupted", "error": sentence})
+            else:
+                print_error(sentence)
             return 128 + stop.number
         finally:
             telling.cancel()
@@ -85,13 +88,6 @@ async def _tell(progress: Progress) -> None:
         if progress.total:
             pause = TELL_SECONDS
             print_progress(f"{progress.sessions:,} of {progress.total:,} sessions, {progress.messages:,} messages")
-
-
-def _say_stopped(sentence: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"status": "error", "code": "interrupted", "error": sentence})
-    else:
-        print_error(sentence)
 
 
 def _print(report: ImportReport) -> None:

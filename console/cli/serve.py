@@ -55,11 +55,7 @@ async def _serve(options: argparse.Namespace, places: Places) -> int:
 
 
 async def _open(host: Host, settings: "ServerSettings", door: "Door", *, as_json: bool) -> None:
-    """Take the state directory over and serve until told to end.
-
-    Raises:
-        Conflict: Another process owns it.
-    """
+    """Take the state directory over and serve until told to end; `Conflict` when another process owns it."""
     from console.hosts.service import Company, server_context
     from core.server.auth import Auth, Sites
     from core.server.http.app import create_app

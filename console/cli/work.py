@@ -18,7 +18,7 @@ from core.model.access import OPERATOR
 from core.model.attachments import MAX_BYTES
 from core.model.commands import parse_command
 from core.model.errors import Invalid, SwitchboardError
-from core.model.events import Activity, DeliveryChanged, Event, ExchangeChanged, RunChanged, ToolProgress
+from core.model.events import Activity, DeliveryChanged, ExchangeChanged, RunChanged, ToolProgress
 from core.model.runs import Run
 from core.tools.target import canonical
 
@@ -168,24 +168,21 @@ class _Progress:
     async def show(self) -> None:
         """Tell until it is cancelled."""
         async for event in self._feed:
-            self._tell(event)
-
-    def _tell(self, event: Event) -> None:
-        match event:
-            case RunChanged(_, run) if run.kind != "command" and self._is_ours(run):
-                self._tell_run(run)
-            case ExchangeChanged(_, exchange) if exchange.exchange_id in self._runs:
-                self._exchanges.add(exchange.exchange_id)
-                if exchange.kind == "send" and exchange.state != "first":
-                    print_progress(progress_sentence(exchange, self._shot.shown))
-            case DeliveryChanged(_, delivery) if delivery.exchange_id in self._exchanges and delivery.is_open:
-                print_progress(announce_sentence(delivery))
-            case ToolProgress(key, run_id, _, name, note) if run_id in self._runs:
-                print_progress(f"{self._shot.shown(key)}: {name} {note}")
-            case Activity(key, run_id, words) if run_id in self._runs and sys.stderr.isatty():
-                print_progress(f"{self._shot.shown(key)}: {words}")
-            case _:
-                return
+            match event:
+                case RunChanged(_, run) if run.kind != "command" and self._is_ours(run):
+                    self._tell_run(run)
+                case ExchangeChanged(_, exchange) if exchange.exchange_id in self._runs:
+                    self._exchanges.add(exchange.exchange_id)
+                    if exchange.kind == "send" and exchange.state != "first":
+                        print_progress(progress_sentence(exchange, self._shot.shown))
+                case DeliveryChanged(_, delivery) if delivery.exchange_id in self._exchanges and delivery.is_open:
+                    print_progress(announce_sentence(delivery))
+                case ToolProgress(key, run_id, _, name, note) if run_id in self._runs:
+                    print_progress(f"{self._shot.shown(key)}: {name} {note}")
+                case Activity(key, run_id, words) if run_id in self._runs and sys.stderr.isatty():
+                    print_progress(f"{self._shot.shown(key)}: {words}")
+                case _:
+                    pass
 
     def _is_ours(self, run: Run) -> bool:
         """Whether a run is of this command's making; others may be at work at the same gateway."""

@@ -110,11 +110,7 @@ class Host(BaseHost):
         return await asyncio.to_thread(Profiles, settings.gateways, self.state)
 
     async def ready(self) -> None:
-        """Read the configuration, so that everything stored can be read by its rules.
-
-        Raises:
-            Invalid: It is wrong; the sentence says where.
-        """
+        """Read the configuration, so that everything stored can be read by its rules; see `settings`."""
         self.runtime.settings = await self.settings()
 
     async def read_again(self) -> str | None:

@@ -273,7 +273,8 @@ class AnthropicDecoder(ReplyDecoder):
         parts = [part for part in self._parts.values() if part.kind != "other"]
         if self._reason == "refusal" and not parts:
             raise BadReply("refused to reply")
-        return self._finished(parts, _read_usage(self._usage))
+        is_counted = any(self._usage.values())  # no reply takes no tokens
+        return self._finished(parts, Usage(**self._usage) if is_counted else None)
 
 
 def _raise_error(event: Mapping[str, Any]) -> None:
@@ -282,11 +283,6 @@ def _raise_error(event: Mapping[str, Any]) -> None:
         return
     passing = words(mapping(error).get("type")) in _PASSING_ERRORS
     raise BadReply(f"failed: {error_words(error) or 'the provider reported an error'}", passing=passing)
-
-
-def _read_usage(counts: Mapping[str, int]) -> Usage | None:
-    """Return what was counted, None where that is nothing: no reply takes no tokens, so it is not known."""
-    return Usage(**counts) if any(counts.values()) else None
 
 
 ANTHROPIC: Final = Dialect("/v1/messages", "/v1/models", headers, request_body, AnthropicDecoder)

@@ -112,9 +112,10 @@ class ModelClient:
 
     async def _reply_once(self, ask: Ask) -> AsyncGenerator[WordsDelta | Reply, None]:
         http, target = await self._client(), _target(ask.model)
+        url = target.url(target.dialect.reply_path)
         body = json_codec.encode(target.dialect.body(ask)).encode()
         with self._explained(target):
-            async with http.stream("POST", target.reply_url, content=body, headers=target.headers()) as response:
+            async with http.stream("POST", url, content=body, headers=target.headers()) as response:
                 await _refuse_bad_status(response, target)
                 async with contextlib.aclosing(read_reply(response, target.dialect.decoder())) as events:
                     async for event in events:
@@ -123,7 +124,7 @@ class ModelClient:
     async def _first_id(self, model: ModelSettings) -> str:
         http, target = await self._client(), _target(model)
         with self._explained(target):
-            async with http.stream("GET", target.models_url, headers=target.headers()) as response:
+            async with http.stream("GET", target.url(target.dialect.models_path), headers=target.headers()) as response:
                 await _refuse_bad_status(response, target)
                 listed = load(await EndpointAnswer(response).whole())
         ids = (words(mapping(entry).get("id")) for entry in items(listed.get("data")))
@@ -212,13 +213,8 @@ class _Target:
     dialect: Dialect
     key: str = field(repr=False)
 
-    @property
-    def reply_url(self) -> str:
-        return self.model.base_url.rstrip("/") + self.dialect.reply_path
-
-    @property
-    def models_url(self) -> str:
-        return self.model.base_url.rstrip("/") + self.dialect.models_path
+    def url(self, path: str) -> str:
+        return self.model.base_url.rstrip("/") + path
 
     @property
     def address(self) -> str:
@@ -255,11 +251,7 @@ class _Target:
 
 
 def _target(model: ModelSettings) -> _Target:
-    """Read the key and return where to send it.
-
-    Raises:
-        AgentFailure: The key is not there, or cannot stand in a header.
-    """
+    """Read the key and return where to send it; `AgentFailure` when it is not there, or cannot stand in a header."""
     try:
         key = model.api_key.reveal().strip() if model.api_key else ""
     except SwitchboardError as error:
@@ -271,11 +263,7 @@ def _target(model: ModelSettings) -> _Target:
 
 
 async def _pause(failure: _PassingFailure, attempt: int, clock: Clock) -> None:
-    """Wait before the next attempt.
-
-    Raises:
-        AgentFailure: That was the last one.
-    """
+    """Wait before the next attempt; `AgentFailure` when that was the last one."""
     if attempt == ATTEMPTS:
         raise AgentFailure(f"{failure} (tried {ATTEMPTS} times: {failure.hint})") from failure
     asked = _seconds(failure.retry_after, clock)

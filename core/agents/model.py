@@ -8,11 +8,11 @@ from typing import Final
 
 from core.agents.endpoint import ModelClient
 from core.agents.port import AgentEvent, AgentFailure, Reply, ToolEnded, ToolResult, ToolStarted, Turn
-from core.agents.window import visible_part
+from core.agents.window import result_message, visible_part
 from core.agents.wire import BAD_ARGUMENTS, Ask, called_tools, read_arguments
 from core.config.settings import ModelSettings
 from core.model import json_codec
-from core.model.messages import Block, Message, text_block
+from core.model.messages import Block, Message
 
 MAX_ROUNDS: Final = 50
 
@@ -53,12 +53,13 @@ class ModelBackend:
             calls = called_tools(reply.content) if reply else []
             if reply is None or not calls:
                 return
-            messages.append(_reply_message(reply))
+            said = Message("", 0, 0, "assistant", reply.content, model=reply.model, stop_reason=reply.stop_reason)
+            messages.append(said)  # only the store gives ids, places and times
             for call in calls:
                 yield ToolStarted(call["id"], call["name"])
                 result = await _run_tool(turn, call)
                 yield ToolEnded(call["id"], call["name"], result)
-                messages.append(_result_message(call, result))
+                messages.append(result_message(call, result.text, is_error=result.is_error))
         raise AgentFailure(
             f"model {model.ref} called tools in {self._max_rounds} replies in a row: give it a smaller task"
         )
@@ -101,21 +102,3 @@ async def _run_tool(turn: Turn, call: Block) -> ToolResult:
 
 def _refusal(why: str) -> ToolResult:
     return ToolResult(json_codec.encode({"status": "error", "error": why}), is_error=True)
-
-
-def _reply_message(reply: Reply) -> Message:
-    """Return a reply as a message of the transcript; only the store gives ids, places and times."""
-    return Message("", 0, 0, "assistant", reply.content, model=reply.model, stop_reason=reply.stop_reason)
-
-
-def _result_message(call: Block, result: ToolResult) -> Message:
-    return Message(
-        "",
-        0,
-        0,
-        "toolResult",
-        (text_block(result.text),),
-        tool_call_id=call["id"],
-        tool_name=call["name"],
-        is_error=result.is_error,
-    )

@@ -27,7 +27,6 @@ from core.agents.wire import (
     read_arguments,
     words,
 )
-from core.config.settings import ModelSettings
 from core.model import json_codec
 from core.model.messages import Message, Usage
 
@@ -71,14 +70,10 @@ def request_body(ask: Ask) -> dict[str, Any]:
     if ask.thinking in _EFFORTS:
         body["reasoning_effort"] = ask.thinking
     if ask.model.max_tokens:
-        body[_limit_name(ask.model)] = ask.model.max_tokens
+        host = urlsplit(ask.model.base_url).hostname or ""
+        is_newer = host.endswith("openai.com")  # its newer models refuse the old name, others ignore the new one
+        body["max_completion_tokens" if is_newer else "max_tokens"] = ask.model.max_tokens
     return body
-
-
-def _limit_name(model: ModelSettings) -> str:
-    """Return the name of the token limit: OpenAI's newer models refuse the old one, others ignore the new one."""
-    host = urlsplit(model.base_url).hostname or ""
-    return "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
 
 
 def _messages(message: Message, ask: Ask) -> list[dict[str, Any]]:

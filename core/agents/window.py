@@ -57,24 +57,18 @@ def _complete(unit: list[Message]) -> Unit:
     """Put the results in the order of the calls and fill in what is missing."""
     first, results = unit[0], {message.tool_call_id: message for message in unit[1:]}
     calls = called_tools(first.content) if first.role == "assistant" else []
-    return (first, *(results.get(_id(call)) or _no_result(call, first) for call in calls))
+    return (first, *(results.get(_id(call)) or result_message(call, NO_RESULT, is_error=True) for call in calls))
 
 
 def _id(call: Block) -> str:
     return str(call.get("id", ""))
 
 
-def _no_result(call: Block, after: Message) -> Message:
-    return Message(
-        id="",
-        seq=after.seq,
-        timestamp=after.timestamp,
-        role="toolResult",
-        content=(text_block(NO_RESULT),),
-        tool_call_id=_id(call),
-        tool_name=str(call.get("name", "")),
-        is_error=True,
-    )
+def result_message(call: Block, text: str, *, is_error: bool) -> Message:
+    """Return what a tool answered as a message of the transcript; only the store gives ids, places and times."""
+    name = str(call.get("name", ""))
+    content = (text_block(text),)
+    return Message("", 0, 0, "toolResult", content, tool_call_id=_id(call), tool_name=name, is_error=is_error)
 
 
 def fitting(units: Sequence[Unit], room: int) -> list[Unit]:

@@ -51,7 +51,7 @@ def load(places: Places, environment: Mapping[str, str] = os.environ) -> Setting
 
 
 def _check_folder(places: Places) -> None:
-    """Refuse a configuration that others may write; root, or the folder for everybody's temporary files, may hold it."""
+    """Refuse a configuration that others may write; root may, or the folder for everybody's temporary files hold it."""
     try:
         problem = folder_problem(places.config.parent, trusted=frozenset({0}))
     except OSError:
