@@ -13,7 +13,7 @@ from console.cli.one_shot import OneShot, Stop
 from console.cli.output import print_error, print_line, print_message, print_table, print_text, write_line
 from console.cli.work import send, spawn
 from console.export import markdown, read_whole
-from console.hosts.remote_host import check_is_one, open_host
+from console.hosts.remote_host import open_host
 from console.live.text.words import age, counted, tokens
 from core.config.paths import Places, find_places
 from core.model.access import OPERATOR, SessionCaller
@@ -41,7 +41,8 @@ def run_command(options: argparse.Namespace) -> int:
         from console.cli.doctor import examine
 
         return examine(places, options.gateway, as_json=options.json)
-    check_is_one(options.gateway)
+    if options.gateway is not None and "," in options.gateway:
+        raise Invalid("only the console works on several gateways at once: name one")
     if options.command in {"connect", "gateways"}:
         from console.cli.connect import run_connect, run_gateways
 

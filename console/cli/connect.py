@@ -70,7 +70,13 @@ def run_connect(options: argparse.Namespace, places: Places) -> int:
     """
     profiles = Profiles(load(places).gateways, places.state)
     if options.forget is not None:
-        _forget(options.forget, profiles, places)
+        from core.remote.credentials import DeviceTokens
+        from core.remote.profile import parse_url
+
+        gateway = profiles.find(options.forget) if is_name(options.forget) else None
+        profiles.forget(options.forget)
+        if gateway is not None and gateway.url not in [each.gateway.url for each in profiles.known]:
+            DeviceTokens(places.state).put(parse_url(gateway.url)[0], None)  # what it gave this device
         if options.json:
             print_json({"name": options.forget, "stored": False})
         else:
@@ -79,17 +85,6 @@ def run_connect(options: argparse.Namespace, places: Places) -> int:
     if options.target is None:
         raise Invalid("there is nothing to connect to: give an address such as wss://host:18789, or a known name")
     return asyncio.run(_connect(_asked_for(options, profiles), options, profiles))
-
-
-def _forget(name: str, profiles: Profiles, places: Places) -> None:
-    """Remove a stored gateway, and what it gave this device."""
-    from core.remote.credentials import DeviceTokens
-    from core.remote.profile import parse_url
-
-    gateway = profiles.find(name) if is_name(name) else None
-    profiles.forget(name)
-    if gateway is not None and gateway.url not in [each.gateway.url for each in profiles.known]:
-        DeviceTokens(places.state).put(parse_url(gateway.url)[0], None)
 
 
 def _asked_for(options: argparse.Namespace, profiles: Profiles) -> GatewaySettings:

@@ -1,6 +1,7 @@
 """`switchboard follow`: the messages of a session as they come, until Ctrl+C."""
 
 import argparse
+from dataclasses import dataclass
 from typing import Final
 
 from console.cli.one_shot import OneShot
@@ -11,7 +12,7 @@ from core.model.errors import Unavailable
 from core.model.events import ConnectionChanged, Gap, MessageAppended, Reloaded, SessionChanged, SessionGone
 from core.model.messages import Message
 from core.model.paging import forwards
-from core.model.sessions import HistoryPage, Session
+from core.model.sessions import HistoryPage
 
 PAGE: Final = 200
 
@@ -22,7 +23,7 @@ async def follow(shot: OneShot, options: argparse.Namespace) -> int:
     feed = shot.gateway.subscribe()
     session = await shot.find(options.key)
     feed.watch(session.key)
-    follower = _Follower(shot.gateway, session, as_json=bool(options.json))
+    follower = _Follower(shot.gateway, session.key, session.last_seq, bool(options.json))
     print_progress(f"following {shot.shown(session.key)}; Ctrl+C ends it")
     async for event in feed:
         match event:
@@ -41,39 +42,39 @@ async def follow(shot: OneShot, options: argparse.Namespace) -> int:
     raise Unavailable("the gateway has closed")
 
 
+@dataclass(slots=True)
 class _Follower:
-    """Prints each message of a session once, in order, whatever way it came."""
+    """Prints each message of a session once, in order, whatever way it came; `last` is the `seq` of the newest."""
 
-    def __init__(self, gateway: Gateway, session: Session, *, as_json: bool) -> None:
-        self._gateway = gateway
-        self._key = session.key
-        self._last = session.last_seq
-        self._as_json = as_json
+    gateway: Gateway
+    key: str
+    last: int
+    as_json: bool
 
     async def take(self, message: Message) -> None:
         """Print a message, and before it those that are missing."""
-        if message.seq > self._last + 1:
+        if message.seq > self.last + 1:
             await self.catch_up(message.seq - 1)
-        if message.seq > self._last:
+        if message.seq > self.last:
             self._print(message)
 
     async def catch_up(self, last: int | None) -> None:
         """Print what is stored and was not told of, up to a `seq`, or all of it."""
         if last is None:
-            last = (await self._gateway.get_session(self._key, ALL)).last_seq
+            last = (await self.gateway.get_session(self.key, ALL)).last_seq
 
         async def read(limit: int, before: int) -> HistoryPage:
-            return await self._gateway.history(self._key, ALL, limit=limit, before=before)
+            return await self.gateway.history(self.key, ALL, limit=limit, before=before)
 
-        async for messages, upto in forwards(read, self._last, last, PAGE):
+        async for messages, upto in forwards(read, self.last, last, PAGE):
             for message in messages:
-                if message.seq > self._last:
+                if message.seq > self.last:
                     self._print(message)
-            self._last = max(self._last, upto)  # what a reset took away is not waited for
+            self.last = max(self.last, upto)  # what a reset took away is not waited for
 
     def _print(self, message: Message) -> None:
-        self._last = message.seq
-        if self._as_json:
+        self.last = message.seq
+        if self.as_json:
             print_json(message.as_json(), indent=None)
         else:
             print_message(message.as_json())

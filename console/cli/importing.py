@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import contextlib
 import signal
-from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +36,13 @@ def run_import(options: argparse.Namespace, places: Places) -> int:
 async def _run(options: argparse.Namespace, places: Places) -> int:
     settings = load(places)
     progress, stop = Progress(), Stop()
-    with _owned(places) as store:
+    clock = SystemClock()
+    with contextlib.ExitStack() as stack:  # owns the state directory without running any work that waits in it
+        store = stack.enter_context(contextlib.closing(Store.open(places.state, clock)))
+        lock = OwnerLock.acquire(places.state, "import", clock.now_ms())
+        stack.callback(lock.release)
+        stack.callback(store.close)  # before the lock is given up
+        store.start_writer(sessions.finish)
         telling = asyncio.create_task(_tell(progress))
         try:
             directory = absolute(Path(options.directory))
@@ -63,21 +68,6 @@ async def _run(options: argparse.Namespace, places: Places) -> int:
     else:
         _print(report)
     return 1 if report.failed else 0
-
-
-@contextlib.contextmanager
-def _owned(places: Places) -> Generator[Store]:
-    """Take the state directory over for writing, without running any work that waits in it."""
-    clock = SystemClock()
-    store = Store.open(places.state, clock)
-    with contextlib.closing(store):
-        lock = OwnerLock.acquire(places.state, "import", clock.now_ms())
-        try:
-            store.start_writer(sessions.finish)
-            yield store
-        finally:
-            store.close()  # before the lock is given up
-            lock.release()
 
 
 async def _tell(progress: Progress) -> None:

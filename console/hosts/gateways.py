@@ -100,12 +100,17 @@ class Gateways:
     def entries(self) -> list[GatewayEntry]:
         """Return all of them: the bundled runtime, those with a profile, then others that are open."""
         known = {each.gateway.name: each for each in (self.directory.known if self.directory is not None else ())}
-        names = dict.fromkeys([*known, *self._kept])
-        entries = [self._entry(name, known.get(name)) for name in names]
-        if self._local is None:
-            return entries
-        here = self._local.connection
-        return [GatewayEntry("", LOCAL, here.address, "this machine", here, "" in self.shown.names), *entries]
+        entries: list[GatewayEntry] = []
+        if self._local is not None:
+            here = self._local.connection
+            entries.append(GatewayEntry("", LOCAL, here.address, "this machine", here, "" in self.shown.names))
+        for name in dict.fromkeys([*known, *self._kept]):
+            profile, open_one = known.get(name), self._kept.get(name)
+            connection = open_one.connection if open_one is not None else None
+            address = shown_url(profile.gateway.url) if profile else connection.address if connection else ""
+            origin = profile.origin if profile else "given at the start"
+            entries.append(GatewayEntry(name, name, address, origin, connection, name in self.shown.names))
+        return entries
 
     def show_alone(self, name: str) -> None:
         """Show the sessions of one gateway only; the others stay connected.
@@ -173,10 +178,3 @@ class Gateways:
                 raise NotFound(f"no gateway is called {quoted(name)}")
             known = self._kept[name] = self.directory.open(name)
         return known
-
-    def _entry(self, name: str, known: KnownGateway | None) -> GatewayEntry:
-        gateway = self._kept.get(name)
-        connection = gateway.connection if gateway is not None else None
-        address = shown_url(known.gateway.url) if known is not None else connection.address if connection else ""
-        origin = known.origin if known is not None else "given at the start"
-        return GatewayEntry(name, name, address, origin, connection, name in self.shown.names)

@@ -8,7 +8,7 @@ from core.child_process import in_child_process
 from core.clock import SystemClock
 from core.config.gateways import LOCAL
 from core.config.paths import Places
-from core.model.errors import Invalid, SwitchboardError
+from core.model.errors import SwitchboardError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,16 +141,6 @@ def _open_here(places: Places, pace: float | None) -> "Host":
     from console.hosts.host import Host
 
     return Host(places, pace=pace)
-
-
-def check_is_one(gateways: str | None) -> None:
-    """Do nothing when `--gateway` names one gateway.
-
-    Raises:
-        Invalid: It names several, which only the console can show at once.
-    """
-    if gateways is not None and "," in gateways:
-        raise Invalid("only the console works on several gateways at once: name one")
 
 
 def _load_settings(places: Places) -> "Settings":

@@ -4,6 +4,7 @@ Compared is the skeleton of a line: what is left of it without accents, case, in
 punctuation, each letter that looks like another one read as that.
 """
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -44,18 +45,10 @@ def bracket_of(line: str, words: str) -> int | None:
     found = _OPENING.search(line)
     if found is not None and not any(map(_speaks, line[: found.start()])):
         is_escaped = (found.start() - len(line[: found.start()].rstrip("\\"))) % 2
-        if not is_escaped and _begins(line[found.end() :], words):
+        letters = "".join(itertools.islice(_skeleton(line[found.end() :]), 2 * len(words)))
+        if not is_escaped and letters.replace("rn", "m").startswith(words):
             return found.start()
     return None
-
-
-def _begins(text: str, words: str) -> bool:
-    letters = ""
-    for letter in _skeleton(text):
-        letters += letter
-        if len(letters) >= 2 * len(words):
-            break
-    return letters.replace("rn", "m").startswith(words)
 
 
 def _skeleton(text: str) -> Iterator[str]:

@@ -238,10 +238,7 @@ def gateway(name: str, section: GatewaySection, notices: list[str]) -> GatewaySe
 def _secret(ref: SecretRef | None, path: tuple[str, ...], what: str, notices: list[str]) -> Secret | None:
     if ref is None:
         return None
-    given = [
-        (where, value) for where, value in (("env", ref.env), ("file", ref.file), ("literal", ref.literal)) if value
-    ]
-    if len(given) != 1:
+    if sum(map(bool, (ref.env, ref.file, ref.literal))) != 1:
         raise Misfit(path, 'must be one of {env: "NAME"}, {file: "PATH"} or text')
     if ref.env:
         return Secret("env", ref.env, what)

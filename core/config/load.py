@@ -1,5 +1,6 @@
 """Reads the configuration file and explains what is wrong with it: file, line, path, value, what was expected."""
 
+import contextlib
 import difflib
 import os
 import re
@@ -31,10 +32,13 @@ def load(places: Places, environment: Mapping[str, str] = os.environ) -> Setting
     """Read the configuration and the environment into settings.
 
     Raises:
-        Invalid: The file is missing though it was named, cannot be read or parsed, or holds a wrong value or a name
-            that nearly is one of ours.
+        Invalid: Others may write the file, or it is missing though it was named, cannot be read or parsed, or holds a
+            wrong value or a name that nearly is one of ours.
     """
-    _check_folder(places)
+    with contextlib.suppress(OSError):  # there is no such folder
+        # root may own it, and the folder for everybody's temporary files hold it
+        if problem := folder_problem(places.config.parent, trusted=frozenset({0})):
+            raise Invalid(f"the configuration is not safe: {problem}")
     text = _read(places)
     if text is None:
         return build(ConfigFile(), environment, notices=[], config=None)
@@ -48,16 +52,6 @@ def load(places: Places, environment: Mapping[str, str] = os.environ) -> Setting
         return build(parsed, environment, notices=notices, config=places.config)
     except Misfit as error:
         raise Invalid(f"{_place(text, places.config, error.path)} {error.problem}") from None
-
-
-def _check_folder(places: Places) -> None:
-    """Refuse a configuration that others may write; root may, or the folder for everybody's temporary files hold it."""
-    try:
-        problem = folder_problem(places.config.parent, trusted=frozenset({0}))
-    except OSError:
-        return  # there is none
-    if problem:
-        raise Invalid(f"the configuration is not safe: {problem}")
 
 
 def _read(places: Places) -> str | None:
