@@ -20,6 +20,8 @@ Exit codes: 0 done or accepted, 1 failed, 2 usage, 3 not found, 4 forbidden by p
 """
 MAX_MINUTES: Final = 52_704_000
 """A hundred years, as many as the tool takes."""
+_AddArgument = Callable[..., argparse.Action]
+"""Adds an argument to one command, as argparse takes it."""
 _EVERYWHERE: Final = ("--state", "--config", "--gateway")
 
 
@@ -141,118 +143,109 @@ def _parser() -> _Parser:
     commands = main.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     main.commands = commands.choices
 
-    def add(name: str, words: str) -> argparse.ArgumentParser:
+    def add(name: str, words: str) -> _AddArgument:
         description = f"{words[0].upper()}{words[1:]}."
-        return commands.add_parser(name, help=words, description=description, parents=[common], allow_abbrev=False)
+        parser = commands.add_parser(name, help=words, description=description, parents=[common], allow_abbrev=False)
+        return parser.add_argument
 
     add("demo", "open the console on a temporary state where everything moves")
     _add_list(add("list", "list sessions, newest first"))
     _add_history(add("history", "print the newest messages of a session"))
     follow = add("follow", "print the messages of a session as they come, until Ctrl+C")
-    follow.add_argument("key", metavar="KEY")
+    follow("key", metavar="KEY")
     _add_send(add("send", "send a message to a session and wait for the reply"))
     _add_spawn(add("spawn", "start a sub-agent on a task and wait for its result"))
     policy = add("policy", "show the send policy of a session and what decides, or change it")
-    policy.add_argument("key", metavar="KEY")
-    policy.add_argument("word", metavar="on|off|inherit", nargs="?", type=_one_of("on", "off", "inherit"))
+    policy("key", metavar="KEY")
+    policy("word", metavar="on|off|inherit", nargs="?", type=_one_of("on", "off", "inherit"))
     abort = add("abort", "stop what a session is at work on")
-    abort.add_argument("key", metavar="KEY")
+    abort("key", metavar="KEY")
     search = add("search", "search all transcripts, or one")
-    search.add_argument("text", metavar="TEXT", nargs="+")
-    search.add_argument("--in", dest="inside", metavar="KEY", help="only this session, on any gateway")
-    search.add_argument("--limit", type=_positive, default=20, metavar="N")
+    search("text", metavar="TEXT", nargs="+")
+    search("--in", dest="inside", metavar="KEY", help="only this session, on any gateway")
+    search("--limit", type=_positive, default=20, metavar="N")
     export = add("export", "print a whole transcript as markdown, or with --json as it is stored")
-    export.add_argument("key", metavar="KEY")
+    export("key", metavar="KEY")
     brought = add("import", "bring the sessions of an OpenClaw state directory in, or what is new of them")
-    brought.add_argument("directory", type=_place, metavar="DIR", help="such as ~/.openclaw; nothing in it is changed")
+    brought("directory", type=_place, metavar="DIR", help="such as ~/.openclaw; nothing in it is changed")
     _add_operators(add)
     _add_serve(add("serve", "serve the sessions to consoles and clients elsewhere, over HTTP and WebSocket"))
     served = add("mcp", "serve the session tools to a client of the Model Context Protocol, over stdin and stdout")
-    served.add_argument("--as", dest="caller", metavar="KEY", help="act as this session, with its rights and no others")
+    served("--as", dest="caller", metavar="KEY", help="act as this session, with its rights and no others")
     _add_connect(add("connect", "connect to a gateway, pair with it, and store it under a name"))
     add("gateways", "list the gateways that are known by name")
     add("doctor", "say what was found, where each value came from, and what to do")
     return main
 
 
-def _add_list(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--kinds", type=_one_of(*KINDS), metavar="KIND", nargs="+", help="only these kinds of session")
-    command.add_argument("--limit", type=_positive, default=50, metavar="N", help="rows at most, up to 200")
-    command.add_argument(
-        "--active", type=_minutes, metavar="MIN", help="only sessions updated within that many minutes"
-    )
-    command.add_argument("--search", metavar="TEXT", help="part of key, label, name or newest message")
-    command.add_argument("--archived", action="store_true", help="the archived sessions instead")
+def _add_list(arg: _AddArgument) -> None:
+    arg("--kinds", type=_one_of(*KINDS), metavar="KIND", nargs="+", help="only these kinds of session")
+    arg("--limit", type=_positive, default=50, metavar="N", help="rows at most, up to 200")
+    arg("--active", type=_minutes, metavar="MIN", help="only sessions updated within that many minutes")
+    arg("--search", metavar="TEXT", help="part of key, label, name or newest message")
+    arg("--archived", action="store_true", help="the archived sessions instead")
 
 
-def _add_history(command: argparse.ArgumentParser) -> None:
-    command.add_argument("key", metavar="KEY")
-    command.add_argument("--limit", type=_positive, default=50, metavar="N", help="messages at most, up to 200")
-    command.add_argument("--tools", action="store_true", help="with the results of tools")
+def _add_history(arg: _AddArgument) -> None:
+    arg("key", metavar="KEY")
+    arg("--limit", type=_positive, default=50, metavar="N", help="messages at most, up to 200")
+    arg("--tools", action="store_true", help="with the results of tools")
 
 
-def _add_send(command: argparse.ArgumentParser) -> None:
-    command.add_argument("key", metavar="KEY", help="a full key that does not exist yet makes a new session")
-    command.add_argument(
-        "message", metavar="MESSAGE", help="what to say; a /command is the command; - reads it from stdin"
-    )
-    command.add_argument("--from", dest="sender", metavar="KEY", help="the session that sends")
-    command.add_argument(
-        "--timeout", type=_not_negative, default=30.0, metavar="S", help="seconds to wait for the reply"
-    )
-    command.add_argument("--detach", action="store_true", help="do not stay until the work is done")
+def _add_send(arg: _AddArgument) -> None:
+    arg("key", metavar="KEY", help="a full key that does not exist yet makes a new session")
+    arg("message", metavar="MESSAGE", help="what to say; a /command is the command; - reads it from stdin")
+    arg("--from", dest="sender", metavar="KEY", help="the session that sends")
+    arg("--timeout", type=_not_negative, default=30.0, metavar="S", help="seconds to wait for the reply")
+    arg("--detach", action="store_true", help="do not stay until the work is done")
 
 
-def _add_spawn(command: argparse.ArgumentParser) -> None:
-    command.add_argument("task", metavar="TASK")
-    command.add_argument("--from", dest="sender", metavar="KEY", help="the session that gets the result; default main")
-    command.add_argument("--agent", metavar="ID", help="whose sub-agent")
-    command.add_argument("--label", metavar="TEXT", help="a short name")
-    command.add_argument("--model", metavar="NAME", help="another model than the agent's own")
+def _add_spawn(arg: _AddArgument) -> None:
+    arg("task", metavar="TASK")
+    arg("--from", dest="sender", metavar="KEY", help="the session that gets the result; default main")
+    arg("--agent", metavar="ID", help="whose sub-agent")
+    arg("--label", metavar="TEXT", help="a short name")
+    arg("--model", metavar="NAME", help="another model than the agent's own")
     levels = _one_of("off", "minimal", "low", "medium", "high")
-    command.add_argument("--thinking", type=levels, metavar="LEVEL", help="off, minimal, low, medium or high")
-    command.add_argument("--run-timeout", type=_not_negative, metavar="S", help="stop the sub-agent after that long")
-    command.add_argument(
-        "--attach", metavar="FILE", action="append", default=[], help="a file for the sub-agent; may be repeated"
-    )
-    command.add_argument("--detach", action="store_true", help="do not stay until the work is done")
+    arg("--thinking", type=levels, metavar="LEVEL", help="off, minimal, low, medium or high")
+    arg("--run-timeout", type=_not_negative, metavar="S", help="stop the sub-agent after that long")
+    arg("--attach", metavar="FILE", action="append", default=[], help="a file for the sub-agent; may be repeated")
+    arg("--detach", action="store_true", help="do not stay until the work is done")
 
 
-def _add_operators(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+def _add_operators(add: Callable[[str, str], _AddArgument]) -> None:
     """Add what looks after a state directory."""
     saved = add("backup", "write the state directory into one file, while others work on it")
-    saved.add_argument("file", type=_place, metavar="FILE", help="a file that does not exist yet, such as monday.tar")
+    saved("file", type=_place, metavar="FILE", help="a file that does not exist yet, such as monday.tar")
     restored = add("restore", "make the state directory what a backup holds")
-    restored.add_argument("file", type=_place, metavar="FILE", help="what `switchboard backup` wrote")
-    restored.add_argument("--force", action="store_true", help="replace one that is not empty; it is kept beside it")
+    restored("file", type=_place, metavar="FILE", help="what `switchboard backup` wrote")
+    restored("--force", action="store_true", help="replace one that is not empty; it is kept beside it")
     checked = add("check", "look whether everything that is stored fits together, and say what can be mended")
-    checked.add_argument("--mend", action="store_true", help="mend what can be mended")
+    checked("--mend", action="store_true", help="mend what can be mended")
     devices = add("devices", "list the devices that are paired with this gateway, or revoke them")
-    devices.add_argument("action", metavar="list|revoke", nargs="?", default="list", type=_one_of("list", "revoke"))
-    devices.add_argument("device", metavar="ID", nargs="?", help="the device to revoke, or the first letters of its id")
-    devices.add_argument("--all", action="store_true", help="revoke them all")
+    devices("action", metavar="list|revoke", nargs="?", default="list", type=_one_of("list", "revoke"))
+    devices("device", metavar="ID", nargs="?", help="the device to revoke, or the first letters of its id")
+    devices("--all", action="store_true", help="revoke them all")
 
 
-def _add_connect(command: argparse.ArgumentParser) -> None:
-    command.add_argument("target", metavar="URL|NAME", nargs="?", help="its address, or the name of a known one")
-    command.add_argument("--name", metavar="NAME", help="the name to store it under; default its host")
-    command.add_argument(
+def _add_connect(arg: _AddArgument) -> None:
+    arg("target", metavar="URL|NAME", nargs="?", help="its address, or the name of a known one")
+    arg("--name", metavar="NAME", help="the name to store it under; default its host")
+    arg(
         "--token-file",
         metavar="FILE",
         help="a file that holds the token; else SWITCHBOARD_GATEWAY_TOKEN, or you are asked",
     )
-    command.add_argument("--ca", metavar="FILE", help="PEM file of the authority that signed its certificate")
-    command.add_argument("--fingerprint", metavar="SHA256", help="accept this certificate and no other")
-    command.add_argument("--insecure", action="store_true", help="go to another machine without TLS")
-    command.add_argument("--forget", metavar="NAME", help="remove a stored gateway with its token instead")
+    arg("--ca", metavar="FILE", help="PEM file of the authority that signed its certificate")
+    arg("--fingerprint", metavar="SHA256", help="accept this certificate and no other")
+    arg("--insecure", action="store_true", help="go to another machine without TLS")
+    arg("--forget", metavar="NAME", help="remove a stored gateway with its token instead")
 
 
-def _add_serve(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--port", type=_port, metavar="N", help="the port; 0 for any that is free")
-    command.add_argument("--bind", metavar="ADDR", help="loopback, lan, or an IP address of this machine")
-    command.add_argument(
-        "--insecure", action="store_true", help="listen beyond loopback without TLS, where the network is encrypted"
-    )
+def _add_serve(arg: _AddArgument) -> None:
+    arg("--port", type=_port, metavar="N", help="the port; 0 for any that is free")
+    arg("--bind", metavar="ADDR", help="loopback, lan, or an IP address of this machine")
+    arg("--insecure", action="store_true", help="listen beyond loopback without TLS, where the network is encrypted")
 
 
 def _flags_first(arguments: Sequence[str]) -> list[str]:
