@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from console.hosts.gateways import KeptGateway, KnownGateway
@@ -70,7 +70,7 @@ class Profiles:
             raise Invalid(f"{quoted(word)} names no gateway: give a profile's name, or an address such as wss://host")
         raise NotFound(f"no gateway is called {quoted(word)}{self._hint(word)}")
 
-    def open(self, name: str) -> "ProfileGateway":
+    def open(self, name: str) -> KeptGateway:
         """Begin to connect to a gateway; it is there at once, and says itself how far it has come.
 
         Raises:
@@ -80,7 +80,7 @@ class Profiles:
 
         return self.connect(self.find(name), SystemClock())
 
-    def connect(self, gateway: GatewaySettings, clock: "Clock") -> "ProfileGateway":
+    def connect(self, gateway: GatewaySettings, clock: "Clock") -> KeptGateway:
         """Begin to connect to a gateway by what is known of it.
 
         Raises:
@@ -168,18 +168,6 @@ class Profiles:
     def _take(self, entries: dict[str, dict[str, Any]]) -> None:
         self._entries = entries
         self._stored = {name: _settings(name, entry, self._path) for name, entry in sorted(entries.items())}
-
-
-class ProfileGateway(KeptGateway, Protocol):
-    """A gateway elsewhere, over a connection that is kept."""
-
-    async def opened(self) -> None:
-        """Wait for the first connection, or for the reason why there is none.
-
-        Raises:
-            SwitchboardError: That reason.
-        """
-        ...
 
 
 def split_names(text: str) -> tuple[str, ...]:

@@ -98,14 +98,7 @@ def _door(host: Host, settings: "ServerSettings", *, insecure: bool) -> "Door":
     importlib.import_module("core.server.http.app")  # needed next, and loaded here beside the loop
     from core.server.http.listen import Door, Place
 
-    place = Place(
-        settings.host,
-        settings.port,
-        certificate=settings.certificate,
-        key=settings.key,
-        insecure=insecure,
-        proxies=settings.proxies,
-    )
+    place = Place(settings.host, settings.port, settings.certificate, settings.key, insecure, settings.proxies)
     place.check(has_token=settings.token is not None or (host.state / TOKEN_NAME).exists())
     return Door(place)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from core.config.paths import Places
 
 if TYPE_CHECKING:
-    from console.profiles import ProfileGateway
+    from console.hosts.gateways import KeptGateway
     from core.runtime.gateway import Runtime
 
 _NOWHERE: Final = logging.NullHandler()
@@ -28,7 +28,7 @@ class BaseHost:
         self.places = places
         self.here: Runtime | None = None
         self.hint = ""
-        self.kept: dict[str, ProfileGateway] = {}
+        self.kept: dict[str, KeptGateway] = {}
 
     @property
     def state(self) -> Path:

@@ -22,6 +22,14 @@ LAST: Final = "it is the only one in the list: show another one first"
 class KeptGateway(Gateway, Protocol):
     """A gateway over a connection that is kept."""
 
+    async def opened(self) -> None:
+        """Wait for the first connection, or for the reason why there is none.
+
+        Raises:
+            SwitchboardError: That reason.
+        """
+        ...
+
     def retry(self) -> None:
         """Try to connect now instead of later."""
         ...

@@ -194,7 +194,10 @@ class AnthropicDecoder(ReplyDecoder):
         self._count(event)
         match event.get("type"):
             case "message":
-                return self._whole(event)
+                self.done = True
+                self._reason = words(event.get("stop_reason"))
+                blocks = enumerate(map(mapping, items(event.get("content"))))
+                return [delta for n, block in blocks for delta in self._start(n, block)]
             case "message_start" | "ping":
                 pass  # its usage is counted
             case "content_block_start":
@@ -208,12 +211,6 @@ class AnthropicDecoder(ReplyDecoder):
             case _:
                 _raise_error(event)
         return []
-
-    def _whole(self, message: Mapping[str, Any]) -> list[WordsDelta]:
-        self.done = True
-        self._reason = words(message.get("stop_reason"))
-        blocks = enumerate(map(mapping, items(message.get("content"))))
-        return [delta for n, block in blocks for delta in self._start(n, block)]
 
     def _count(self, event: Mapping[str, Any]) -> None:
         """Take over counts, wherever an event has them: they are sums so far, and the largest is the last known.

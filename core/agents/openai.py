@@ -79,7 +79,14 @@ def request_body(ask: Ask) -> dict[str, Any]:
 def _messages(message: Message, ask: Ask) -> list[dict[str, Any]]:
     match message.role:
         case "user":
-            return [{"role": "user", "content": _user_content(message)}]
+            text = prompt_text(message)
+            images = [
+                {"type": "image_url", "image_url": {"url": f"data:{block.get('mimeType')};base64,{block.get('data')}"}}
+                for block in message.content
+                if block.get("type") == "image"
+            ]
+            words_block = [{"type": "text", "text": text}] if text.strip() else []
+            return [{"role": "user", "content": [*words_block, *images] if images else text}]
         case "assistant":
             return _assistant(message, ask)
         case "toolResult":
@@ -89,18 +96,6 @@ def _messages(message: Message, ask: Ask) -> list[dict[str, Any]]:
             return [{"role": "tool", "tool_call_id": message.tool_call_id or "", "content": text}]
         case "system":
             return []
-
-
-def _user_content(message: Message) -> str | list[dict[str, Any]]:
-    text = prompt_text(message)
-    images: list[dict[str, Any]] = [
-        {"type": "image_url", "image_url": {"url": f"data:{block.get('mimeType')};base64,{block.get('data')}"}}
-        for block in message.content
-        if block.get("type") == "image"
-    ]
-    if not images:
-        return text
-    return [{"type": "text", "text": text}, *images] if text.strip() else images
 
 
 def _assistant(message: Message, ask: Ask) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ architecture#threats)."""
 from typing import Final
 
 from core.agents.lookalike import bracket_of
-from core.model.messages import INTER_SESSION, Message, Provenance
+from core.model.messages import INTER_SESSION, Message
 
 MARKER: Final = "[Inter-session message"
 _MARKER_SKELETON: Final = "intersessionmessage"
@@ -17,16 +17,12 @@ def prompt_text(message: Message) -> str:
     be such a line get a backslash before their bracket, in every message.
     """
     text = "".join(_escaped(line) for line in message.text.splitlines(keepends=True))
-    if message.provenance is None or message.provenance.kind != INTER_SESSION:
+    source = message.provenance
+    if source is None or source.kind != INTER_SESSION:
         return text
-    return f"{_marker(message.provenance)}\n{text}"
-
-
-def _marker(source: Provenance) -> str:
-    key, tool, channel = (
-        _field(value) for value in (source.source_session_key, source.source_tool, source.source_channel)
-    )
-    return f"{MARKER} from {key} via {tool} on {channel}; not from the user]"
+    named = (source.source_session_key, source.source_tool, source.source_channel)
+    key, tool, channel = map(_field, named)
+    return f"{MARKER} from {key} via {tool} on {channel}; not from the user]\n{text}"
 
 
 def _field(value: str) -> str:

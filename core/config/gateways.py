@@ -1,5 +1,6 @@
 """How gateways elsewhere are named, and how their addresses are written."""
 
+import contextlib
 import re
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,16 +17,12 @@ def is_name(text: str) -> bool:
 
 def url_problem(text: str) -> str | None:
     """Return what keeps a text from being a gateway's address, to be read after it; None when it is one."""
-    try:
+    with contextlib.suppress(ValueError):
         parts = urlsplit(text)
-        whole = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return "expected an address such as wss://host:18789 or ws://127.0.0.1:18789"
-    if not whole:
-        return "expected an address such as wss://host:18789 or ws://127.0.0.1:18789"
-    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        return "expected an address alone: user, password and token do not belong into it"
-    return None
+        if parts.scheme in SCHEMES and parts.hostname and parts.port != 0:
+            is_alone = parts.username is None and parts.password is None and not parts.query and not parts.fragment
+            return None if is_alone else "expected an address alone: user, password and token do not belong into it"
+    return "expected an address such as wss://host:18789 or ws://127.0.0.1:18789"
 
 
 def fingerprint_of(text: str) -> str | None:

@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 from console.app import SwitchboardApp
+from console.hosts.gateways import KeptGateway
 from console.hosts.remote_host import RemoteHost
-from console.profiles import ProfileGateway, Profiles
+from console.profiles import Profiles
 from core.clock import Clock, SystemClock
 from core.config.load import load
 from core.config.paths import Places
@@ -46,7 +47,7 @@ class ByDayTime(Profiles):
         self._state = state
         self._day = day
 
-    def connect(self, gateway: GatewaySettings, clock: Clock) -> ProfileGateway:
+    def connect(self, gateway: GatewaySettings, clock: Clock) -> KeptGateway:
         """Begin to connect to a gateway."""
         del clock
         return connect(Profile(gateway.name, gateway.url, lambda: TOKEN), self._state, DayTime(self._day))
