@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -20,7 +19,7 @@ from textual.screen import Screen
 
 from console.alarm import Alarm
 from console.hosts.gateways import Gateways
-from console.live.memory import Memory, Taken
+from console.live.memory import Memory
 from console.live.synchronizer import Synchronizer
 from console.live.view_model import ViewModel
 from console.operations import Operations
@@ -28,8 +27,9 @@ from console.sanitizer import OutputSanitizer
 from console.screens.page import Page
 from console.screens.too_small import TooSmall
 from console.screens.watch.screen import WatchScreen
+from console.shell import Shell
 from console.startup import Scene, Startup
-from console.themes import ASCII_SIGNS, DEFAULT_THEME, THEMES, UNICODE_SIGNS, Palette, palette_named
+from console.themes import ASCII_SIGNS, DEFAULT_THEME, THEMES, UNICODE_SIGNS
 from console.typeahead import Arrived, Typeahead
 
 if TYPE_CHECKING:
@@ -45,15 +45,12 @@ REMEMBER_SECONDS: Final = 0.5
 _log = logging.getLogger("switchboard.console")
 
 
-class SwitchboardApp(App[None]):
+class SwitchboardApp(Shell):
     """The terminal console.
 
     Args:
         host: What it works on; opened, and started once the first rows are on the screen.
         scene: Plays once the runtime is up.
-
-    Attributes:
-        is_demo: A scene plays by itself, for somebody who looks on.
     """
 
     TITLE = "switchboard"
@@ -86,11 +83,6 @@ class SwitchboardApp(App[None]):
         self.stylesheet.set_variables(self.get_css_variables())
         self.watch_screen = WatchScreen(self, shutil.get_terminal_size().columns)
         self.startup = Startup(self, host, self.synchronizer, self.watch_screen, self._flush_soon, self._prefer, scene)
-
-    @property
-    def palette(self) -> Palette:
-        """The colours in use."""
-        return palette_named(self.theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give our own names in the style sheet a meaning under Textual's themes too."""
@@ -261,10 +253,7 @@ class SwitchboardApp(App[None]):
         self.remember_timer = None
         memory = self.view_model.memory
         memory.seen = self.synchronizer.unseen()
-        self.run_worker(partial(self._write_down, memory.take()), group="remember")
-
-    async def _write_down(self, taken: Taken) -> None:
-        await asyncio.to_thread(self.view_model.memory.write, taken)
+        self.run_worker(asyncio.to_thread(memory.write, memory.take()), group="remember")
 
     def remember(self) -> None:
         """Write drafts and what was seen down now; at the end, when nothing is drawn any more."""

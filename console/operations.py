@@ -7,6 +7,7 @@ it hit another. What cannot be done is raised; `failed` is the sentence for it.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -162,10 +163,7 @@ def spawned(result: dict[str, Any]) -> Outcome:
 
 async def load_dispatch() -> Callable[..., Awaitable[dict[str, Any]]]:
     """Return `dispatch` of the session tools, which is imported where its 60 ms hold nobody up."""
+    await asyncio.to_thread(import_module, "core.tools.dispatch")
+    from core.tools.dispatch import dispatch
 
-    def load() -> Callable[..., Awaitable[dict[str, Any]]]:
-        from core.tools.dispatch import dispatch
-
-        return dispatch
-
-    return await asyncio.to_thread(load)
+    return dispatch

@@ -90,9 +90,8 @@ class Profiles:
         from core.remote.profile import Profile, Tls
 
         token, tls = gateway.token, Tls(gateway.ca, gateway.fingerprint)
-        profile = Profile(
-            gateway.name, gateway.url, token.reveal if token is not None else _no_token, tls, gateway.insecure
-        )
+        reveal = token.reveal if token is not None else lambda: None
+        profile = Profile(gateway.name, gateway.url, reveal, tls, gateway.insecure)
         return connect(profile, self._path.parent, clock)
 
     def name_for(self, url: str) -> str:
@@ -149,7 +148,9 @@ class Profiles:
         for known in self.known:
             if known.gateway.url == url:
                 return known.gateway
-        return GatewaySettings(self.name_for(url), url, token_of_environment())
+        given = os.environ.get(TOKEN_VARIABLE, "").strip()
+        token = Secret("env", TOKEN_VARIABLE, "the gateway's token") if given else None
+        return GatewaySettings(self.name_for(url), url, token)
 
     def _hint(self, name: str) -> str:
         known = [*self.names, LOCAL]
@@ -173,16 +174,6 @@ class Profiles:
 def split_names(text: str) -> tuple[str, ...]:
     """Return the names and addresses of a `--gateway`, each once, in their order."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-
-
-def token_of_environment() -> Secret | None:
-    """Return the token for an address that has no profile."""
-    given = os.environ.get(TOKEN_VARIABLE, "").strip()
-    return Secret("env", TOKEN_VARIABLE, "the gateway's token") if given else None
-
-
-def _no_token() -> str | None:
-    return None
 
 
 def _as_name(text: str) -> str:

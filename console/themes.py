@@ -181,11 +181,9 @@ DEFAULT_THEME: Final = "switchboard-dark"
 @cache
 def palette_named(name: str) -> Palette:
     """Return the palette of a theme by its name, also of one that is Textual's own."""
-    return THEMES.get(name) or _borrowed(BUILTIN_THEMES[name])
-
-
-def _borrowed(theme: Theme) -> Palette:
-    """Make a palette of the colours of one of Textual's own themes."""
+    if name in THEMES:
+        return THEMES[name]
+    theme = BUILTIN_THEMES[name]
     colors = theme.to_color_system().generate()
     if not colors["background"].startswith("#"):
         return THEMES["switchboard-ansi"]

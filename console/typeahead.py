@@ -8,6 +8,7 @@ over ssh, would still go to the first widget: letters after the key that opens t
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
@@ -23,18 +24,17 @@ PATIENCE_SECONDS: Final = 1.0
 """How long something typed waits at most for what was typed before it."""
 
 
+@dataclass
 class Arrived(Message):
     """Travels behind something typed, and tells when its way has ended.
 
-    Args:
+    Attributes:
         target: The widget it was typed into.
         is_last: It also travelled behind what that widget had to say of it.
     """
 
-    def __init__(self, target: Widget, *, is_last: bool = False) -> None:
-        super().__init__()
-        self.target = target
-        self.is_last = is_last
+    target: Widget
+    is_last: bool = False
 
 
 class Stage(Enum):

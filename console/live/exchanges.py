@@ -101,17 +101,10 @@ class Exchanges:
         found = [e for e in self._exchanges.values() if key == e.target or (key == e.requester and e.kind == "send")]
         return sorted(found, key=lambda exchange: -exchange.started_at)
 
-    def clear(self) -> None:
-        """Forget all of them."""
-        self._exchanges.clear()
-        self._announces.clear()
-        self._spawns.clear()
-        self._tasks.clear()
-
-    def forget(self, gateway: str) -> None:
-        """Forget those of a gateway."""
+    def forget(self, gateway: str | None = None) -> None:
+        """Forget those of a gateway; None for all of them."""
         for known in (self._exchanges, self._announces, self._spawns, self._tasks):
-            for ref in [ref for ref in known if split(ref)[0] == gateway]:
+            for ref in [ref for ref in known if gateway is None or split(ref)[0] == gateway]:
                 del known[ref]
 
     def _take_task(self, child: str, task: Task) -> None:

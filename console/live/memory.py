@@ -8,7 +8,7 @@ import contextlib
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from core.files import write_file
 from core.model import json_codec
@@ -18,11 +18,8 @@ FILE_NAME: Final = "console.json"
 HISTORY_ENTRIES: Final = 200
 
 
-class Taken(NamedTuple):
-    """What was remembered at one moment; the later, the higher its number."""
-
-    number: int
-    facts: dict[str, Any]
+Taken = tuple[int, dict[str, Any]]
+"""What was remembered at one moment, behind a number: the later, the higher."""
 
 
 @dataclass(slots=True)
@@ -60,7 +57,7 @@ class Memory:
         """Return what is remembered at this moment, to be written by `write`."""
         self._taken += 1
         history = self.history[-HISTORY_ENTRIES:]
-        return Taken(self._taken, {"drafts": dict(self.drafts), "seen": dict(self.seen), "history": history})
+        return (self._taken, {"drafts": dict(self.drafts), "seen": dict(self.seen), "history": history})
 
     def write(self, taken: Taken) -> None:
         """Write it down, on any thread; what was taken later is never replaced by it.
@@ -69,10 +66,11 @@ class Memory:
         """
         if self.path is None:
             return
-        body = json_codec.encode(taken.facts).encode()
+        number, facts = taken
+        body = json_codec.encode(facts).encode()
         with self._writing, contextlib.suppress(OSError, SwitchboardError):
-            if taken.number > self._written:
-                self._written = taken.number
+            if number > self._written:
+                self._written = number
                 write_file(self.path, body)
 
     def keep_draft(self, key: str, text: str) -> bool:

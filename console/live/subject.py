@@ -171,11 +171,6 @@ def tools(subject: Subject, rules: RuleSet) -> list[tuple[str, str | None]]:
     return [(tool, rules.withheld(tool, subject.caller)) for tool in sorted(SESSION_TOOLS)]
 
 
-def agent_of(subject: Subject, rules: RuleSet) -> str:
-    """Return the agent that the rules take the session to be of."""
-    return rules.agent_of(subject.caller)
-
-
 def is_sandboxed(agent_id: str, rules: RuleSet) -> bool:
     """Whether an agent is sandboxed (V3)."""
     agent = rules.agents.get(agent_id)
@@ -189,7 +184,7 @@ def spawning(subject: Subject, rules: RuleSet) -> tuple[str, tuple[str, ...]]:
         return "no sub-agents", (withheld,)
     if ALLOW_AGENTS_CONTROL in rules.untold:
         return untold_words(ALLOW_AGENTS_CONTROL), ()
-    agent_id = agent_of(subject, rules)
+    agent_id = rules.agent_of(subject.caller)
     own = rules.agents.get(agent_id)
     targets = spawn_targets(agent_id, own.allow_agents if own else (), tuple(rules.agents))
     limits = [ALLOW_AGENTS_CONTROL] if len(targets) < len(rules.agents) else []

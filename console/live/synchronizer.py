@@ -74,7 +74,7 @@ class Synchronizer:
         self._book.listed = reached
         self._book.overrides = await waiting_overrides(self._gateway)
         self._book.load(page.sessions, self._view_model.memory.seen)
-        self._exchanges.clear()
+        self._exchanges.forget()
         await self._transcripts.read_exchanges()
         self._changes.noted.all = True
         self._changes.tell()

@@ -5,7 +5,6 @@ from typing import Final
 from console.live.rows import Row, state_word
 from console.live.subject import (
     Subject,
-    agent_of,
     is_sandboxed,
     levels,
     overridden,
@@ -140,7 +139,7 @@ class PolicyFacts:
         rules = self._view_model.gateway.of(subject.key).rules
         if not self._are_told(subject.key):
             return [Fact("", "WHAT ITS AGENT MAY", heading=True), Fact("unknown", NOT_TOLD, "warning")]
-        agent_id = agent_of(subject, rules)
+        agent_id = rules.agent_of(subject.caller)
         seen, limits = sight(subject, rules)
         facts = [Fact(f"of {_line(agent_id)}", "WHAT ITS AGENT MAY", heading=True), Fact("sees", seen)]
         facts += _listed("limited by", limits)
