@@ -45,7 +45,12 @@ _OURS = {"__pycache__", "snapshot_report.html"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what tests write in memory where there is enough of it: a commit to a disk takes forty times as long."""
+    """Keep what tests write in memory where there is enough of it: a commit to a disk takes forty times as long.
+
+    Modules are kept compiled, also where the environment says otherwise: else each process compiles all of them.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     config.stash[_BEFORE] = {path.name for path in _ROOT.iterdir()}
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
