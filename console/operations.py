@@ -16,7 +16,7 @@ from console.live.text.clean import clean_line
 from console.live.text.exchanges import address_words
 from console.live.text.words import counted, session_name
 from console.live.view_model import ViewModel
-from core.files import create_file
+from core.files import write_file
 from core.model.access import OPERATOR
 from core.model.errors import SwitchboardError
 from core.model.exchanges import Delivery
@@ -121,7 +121,7 @@ class Operations:
         whole = await read_whole(self._gateway, session.session_id)
         text = "".join(markdown(message) for message in whole.messages)
         head = f"# {self._name(session)}\n\n`{session.key}` · {split(session.session_id)[1]}\n\n"
-        await asyncio.to_thread(create_file, path, f"{head}{text}".encode("utf-8", "replace"))
+        await asyncio.to_thread(write_file, path, f"{head}{text}".encode("utf-8", "replace"), replace=False)
         return Outcome(f"written to {path}")
 
     def _announce(self, delivery: Delivery) -> str:

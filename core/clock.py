@@ -25,13 +25,10 @@ class SystemClock:
     """The machine's own time."""
 
     def now_ms(self) -> int:
-        """Return the wall time in ms since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Return seconds that never go back."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait that many seconds."""
         await asyncio.sleep(seconds)

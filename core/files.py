@@ -40,7 +40,11 @@ def make_folders(path: Path) -> None:
     Raises:
         OSError: One cannot be made.
     """
-    for folder in reversed(_missing(path)):
+    missing: list[Path] = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
         with contextlib.suppress(FileExistsError):
             folder.mkdir(FOLDER_MODE)
             if folder.stat().st_mode & 0o777 != FOLDER_MODE:  # a umask that takes from the owner
@@ -148,23 +152,13 @@ def written(path: Path, *, replace: bool = True) -> Generator[BinaryIO]:
             fresh.unlink()
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Replace a file as a whole; its folder is there.
+def write_file(path: Path, data: bytes, *, replace: bool = True) -> None:
+    """Write a file as a whole, as `written` does; its folder is there.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: It cannot be written; FileExistsError when it is there and must not be.
     """
-    with written(path) as file:
-        file.write(data)
-
-
-def create_file(path: Path, data: bytes) -> None:
-    """Write a file as a whole where there is none.
-
-    Raises:
-        OSError: It cannot be written, FileExistsError when there is one.
-    """
-    with written(path, replace=False) as file:
+    with written(path, replace=replace) as file:
         file.write(data)
 
 
@@ -201,7 +195,7 @@ def make_secret(path: Path, text: str) -> str:
     with _explained(path):
         make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
-            create_file(path, text.encode())
+            write_file(path, text.encode(), replace=False)
         return _read(path)
 
 
@@ -237,15 +231,6 @@ def _why(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not text"
     return "it is a link, which is not followed" if error.errno == errno.ELOOP else str(error.strerror)
-
-
-def _missing(path: Path) -> list[Path]:
-    """Return the folders of a path that are not there, the innermost first."""
-    missing: list[Path] = []
-    while not os.path.lexists(path):
-        missing.append(path)
-        path = path.parent
-    return missing
 
 
 def _place(fresh: Path, path: Path) -> None:

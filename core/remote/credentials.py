@@ -51,7 +51,8 @@ class DeviceTokens:
 
 
 class ProfilePassport:
-    """Who we are to the gateway of a profile: its token while the profile has one, else what it gave this device.
+    """Who we are to the gateway of a profile: its token while the profile has one, else what it gave this device; see
+    `core.remote.hello.Passport`.
 
     A token that is refused makes room for the device's, once; a device's token that is refused is forgotten.
     """
@@ -64,11 +65,9 @@ class ProfilePassport:
         self._gave_device = False
 
     async def prove(self, claim: Claim) -> dict[str, Any]:
-        """Return the `auth` and `device` of the connect request."""
         return await asyncio.to_thread(self._prove, claim)
 
     async def accepted(self, device_token: str | None) -> None:
-        """Keep the token that the gateway gave this device."""
         if device_token is not None:
             await asyncio.to_thread(self._tokens.put, self._profile.origin, device_token)
 
@@ -89,7 +88,5 @@ class ProfilePassport:
         self._gave_device = False
         if token is None and (kept := self._tokens.get(self._profile.origin)) is not None:
             token, self._gave_device = kept, True
-        auth = {"auth": {"token": token}} if token else {}
-        return auth | {
-            "device": in_child_process(sign, self._state, claim, token or "")
-        }  # the key and 8 MB stay out of here
+        device = in_child_process(sign, self._state, claim, token or "")  # the key and 8 MB stay out of here
+        return ({"auth": {"token": token}} if token else {}) | {"device": device}

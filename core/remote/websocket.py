@@ -21,7 +21,7 @@ _silent.setLevel(logging.CRITICAL)  # at its lowest level the library writes who
 
 
 class ClientWebSocket:
-    """One open ClientWebSocket."""
+    """One open WebSocket; see `core.wire.transport.Transport`."""
 
     def __init__(self, connection: Any, peer: str) -> None:  # noqa: ANN401 - its module is imported when it is used
         self.peer = peer
@@ -29,7 +29,6 @@ class ClientWebSocket:
         self._connection = connection
 
     async def receive(self) -> str | None:
-        """Wait for the next frame; None when the connection has ended."""
         from websockets.exceptions import ConnectionClosed
 
         try:
@@ -41,7 +40,6 @@ class ClientWebSocket:
         return frame if isinstance(frame, str) else bytes(frame).decode(errors="replace")
 
     async def send(self, text: str) -> None:
-        """Send a frame; waits while the peer does not read."""
         from websockets.exceptions import ConnectionClosed
 
         try:
@@ -104,7 +102,7 @@ async def _dial(profile: Profile) -> Transport:
         shown = hashlib.sha256(
             connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         ).hexdigest()
-        if shown != _plain(profile.tls.fingerprint):
+        if shown != profile.tls.fingerprint.strip().lower().removeprefix("sha256:").replace(":", ""):
             connection.transport.abort()
             raise _changed(where, shown)
     return ClientWebSocket(connection, str(origin))
@@ -129,10 +127,6 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _plain(fingerprint: str) -> str:
-    return fingerprint.strip().lower().removeprefix("sha256:").replace(":", "")
 
 
 def _changed(where: str, shown: str) -> GatewayRefused:

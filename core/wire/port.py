@@ -19,28 +19,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from core.gateway import AgentInfo, Gateway
+from core.gateway import AgentInfo, Gateway, Reads
 from core.model.connection import ConnectionState
 from core.model.errors import Invalid
 from core.rules.ruleset import RuleSet
 from core.wire.codec import Codec, codec_of
 from core.wire.scopes import ADMIN, WRITE
 
-READS: Final = (
-    "list_sessions",
-    "get_session",
-    "history",
-    "search",
-    "agents",
-    "models",
-    "overrides",
-    "runs",
-    "wait_run",
-    "exchange",
-    "exchanges",
-    "deliveries",
-    "transcript_path",
-)
+READS: Final = tuple(name for name, each in vars(Reads).items() if inspect.iscoroutinefunction(each))
+"""What whoever may read may ask."""
 CHANGES: Final = dict.fromkeys(("start_run", "abort", "patch", "create"), WRITE) | dict.fromkeys(
     ("archive", "reset", "delete", "append", "retry_delivery", "drop_delivery"), ADMIN
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from core.model.errors import Invalid, Unavailable
@@ -50,30 +51,22 @@ class Transport(Protocol):
         ...
 
 
+@dataclass(eq=False, slots=True)
 class LineTransport:
-    """Frames as lines of a stream, each with a line feed at its end.
+    """Frames as lines of a stream, each with a line feed at its end; see `Transport`.
 
     Args:
         limit: Bytes of a frame that is received.
     """
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        peer: str,
-        trusted: bool,
-        limit: int = MAX_FRAME,
-    ) -> None:
-        self.peer = peer
-        self.trusted = trusted
-        self._reader = reader
-        self._writer = writer
-        self._limit = limit
-        self._buffer = bytearray()
-        self._searched = 0
-        self._closed = False
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+    peer: str
+    trusted: bool
+    limit: int = MAX_FRAME
+    _buffer: bytearray = field(init=False, default_factory=bytearray)
+    _searched: int = field(init=False, default=0)
+    _closed: bool = field(init=False, default=False)
 
     async def receive(self) -> str | None:
         """Wait for the next line; None at the end, where half a line counts for nothing."""
@@ -96,7 +89,6 @@ class LineTransport:
             self._buffer += chunk
 
     async def send(self, text: str) -> None:
-        """Send a line."""
         if "\n" in text:  # in JSON a line feed can only stand between two values
             text = text.replace("\n", " ")
         if self._writer.is_closing():
@@ -121,5 +113,5 @@ class LineTransport:
         await asyncio.sleep(0)  # it closes the socket in the loop's next round
 
     def _check(self, size: int) -> None:
-        if size > self._limit:
-            raise FrameTooLong(f"a frame is longer than {self._limit} bytes")
+        if size > self.limit:
+            raise FrameTooLong(f"a frame is longer than {self.limit} bytes")

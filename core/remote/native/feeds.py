@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from core.model.connection import Connection
 from core.model.errors import SwitchboardError, Unavailable
-from core.model.events import ConnectionChanged, Cursor, Event
+from core.model.events import ConnectionChanged, Cursor
 from core.remote.hello import mapping
 from core.remote.link import Link
 from core.remote.native.feed import RemoteFeed, Wish
@@ -63,8 +63,9 @@ class RemoteFeeds:
         """Take a batch of events; they are for one of the feeds."""
         feed, turn = self._feeds.get(str(batch.get("feed"))), batch.get("turn")
         if feed is not None and isinstance(turn, int):
+            here = ConnectionChanged(self._connection())  # how the gateway fares is a part of how it is reached
             events = read_events(batch.get("events"))
-            feed.take(turn, [self._seen_from_here(event) for event in events])
+            feed.take(turn, [here if isinstance(event, ConnectionChanged) else event for event in events])
 
     def tell_connection(self) -> None:
         """Tell everybody how the gateway is reached now."""
@@ -118,10 +119,6 @@ class RemoteFeeds:
             await self._link.request(method, {"feed": feed.name, **params})
         except SwitchboardError as error:
             _log.info("%s was not heard: %s", method, error.message)
-
-    def _seen_from_here(self, event: Event) -> Event:
-        """Return an event as this end tells it: how the gateway fares is a part of how it is reached."""
-        return ConnectionChanged(self._connection()) if isinstance(event, ConnectionChanged) else event
 
 
 def _failed(error: BaseException) -> None:

@@ -57,10 +57,6 @@ class NativeGateway(PortRequests):
         await self.link.close()
         await self._feeds.stop()
 
-    def retry(self) -> None:
-        """Try to connect now instead of later."""
-        self.link.retry()
-
     async def up(self, hello: Hello) -> None:  # noqa: ARG002 - the gateway describes itself in our own words
         """Learn what the gateway says of itself, and begin all feeds; the link calls it after every introduction."""
         self.describe(await self.link.request(port.DESCRIBE, {}))

@@ -5,7 +5,6 @@ sessions needs seconds for it. After a connection was lost, the list is compared
 transcripts that somebody watches are read on from where they ended.
 """
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping
@@ -14,8 +13,8 @@ from typing import Any, Final
 from core.gateway import AgentInfo
 from core.model.access import Scope
 from core.model.connection import Connection
-from core.model.errors import NotFound, SwitchboardError, Unavailable
-from core.model.events import ConnectionChanged, Delta, Reloaded
+from core.model.errors import NotFound, SwitchboardError
+from core.model.events import ConnectionChanged, Delta
 from core.model.keys import quoted
 from core.model.runs import Run, RunState
 from core.model.sessions import Session
@@ -30,7 +29,6 @@ from core.remote.openclaw.rows import allowed_tools, place_of, rows_of, text, wh
 from core.remote.openclaw.rules import read_rules
 from core.remote.openclaw.transcripts import Follower, TranscriptCache
 from core.remote.refusal import RequestNotTaken
-from core.rules.policy import PolicyDecision, decide
 from core.rules.ruleset import RuleSet
 from core.tasks import Tasks
 from core.wire.scopes import ADMIN, READ, WRITE
@@ -47,7 +45,6 @@ LATE_TIMES: Final = 5
 PAUSE_SECONDS: Final = 5.0
 """Between two catch-ups; frames that miss without end must not keep a gateway busy."""
 _log: Final = logging.getLogger("switchboard.remote")
-_NOT_CONNECTED: Final = "there is no connection to this gateway"
 _IMPLIED: Final = {READ: {READ, WRITE, ADMIN}, WRITE: {WRITE, ADMIN}}
 
 
@@ -74,7 +71,6 @@ class GatewayCache:
         )
         self.follower: Final = Follower(self.features, self.hub, self._moved, self.live.committed)
         self._loaded = False
-        self._turn = asyncio.Event()
         self._tasks = Tasks(_failed)
         self._catching_up = False
         self._behind = False
@@ -84,35 +80,12 @@ class GatewayCache:
         self._began: float | None = None
         link.on_event, link.on_up, link.on_gap, link.on_change = self._take, self._up, self._gap, self._changed
 
-    def unready(self) -> str | None:
-        """Return why nothing reaches the gateway now; None when it is reached."""
-        return None if self.link.live else self.link.connection.detail or _NOT_CONNECTED
-
-    def policy_of(self, session: Session) -> PolicyDecision | None:
-        """Return the effective send policy of a session; None where the gateway does not tell its rules."""
-        if session.send_policy is None and not self.rules_known:
-            return None
-        return decide(self.rules.send_policy, session)
-
     def may(self, scope: str) -> bool:
         """Whether the connection was granted a scope, as far as is known."""
         hello = self.link.hello
         if hello is None or hello.scopes is None:
             return hello is not None
         return any(granted in _IMPLIED.get(scope, {scope}) for granted in hello.scopes)
-
-    async def ready(self) -> None:
-        """Wait for the list of sessions to be read for the first time.
-
-        Raises:
-            SwitchboardError: The gateway cannot be reached, or does not let us in; nobody waits for it.
-        """
-        while not self._loaded:
-            connection = self.link.connection
-            if connection.detail:
-                raise Unavailable(connection.detail)
-            self._turn.clear()
-            await self._turn.wait()
 
     def find(self, ref: str, scope: Scope) -> Session:
         """Return a session by key or id.
@@ -147,10 +120,7 @@ class GatewayCache:
         self._subscribed = await self.features.optional("sessions.subscribe") is not None
         await self._read_rules()
         await self._read_list(started_anew=started_anew)
-        if not self._loaded:
-            self._loaded = True
-            self.hub.tell(Reloaded())
-        self._turn.set()
+        self._loaded = True
 
     async def _read_rules(self) -> None:
         agents = await self.features.optional("agents.list") or {}
@@ -228,7 +198,6 @@ class GatewayCache:
             self._catching_up = False
 
     def _changed(self, connection: Connection) -> None:
-        self._turn.set()
         self.hub.tell(ConnectionChanged(connection))
 
     # Events

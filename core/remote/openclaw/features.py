@@ -84,7 +84,8 @@ class Features:
                 self._learn(method, sent, error.message)
                 before, sent = sent, build()
                 if not self.has(method) or (sent == before and _MALFORMED.match(error.message)):
-                    raise RequestNotTaken(f"{self._where} does not take {method}: {error.message}") from None
+                    where = self._link.connection.name or self._link.connection.address
+                    raise RequestNotTaken(f"{where} does not take {method}: {error.message}") from None
                 if sent == before:
                     raise
             except Forbidden as error:
@@ -107,11 +108,6 @@ class Features:
         names = [(name, ANY) for name in _UNEXPECTED.findall(message)]
         names += [(name, _written(sent.get(name))) for name in _WRONG.findall(message)]
         self._refused |= {(method, name, value) for name, value in names if name in sent}
-
-    @property
-    def _where(self) -> str:
-        connection = self._link.connection
-        return connection.name or connection.address
 
 
 def _written(value: object) -> object:

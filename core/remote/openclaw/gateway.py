@@ -3,23 +3,20 @@
 from core.gateway import NativeTool
 from core.model.connection import Connection
 from core.model.events import Cursor
-from core.model.sessions import Session
 from core.remote.link import Link
 from core.remote.openclaw.cache import GatewayCache
 from core.remote.openclaw.feed import HubFeed
-from core.remote.openclaw.reads import OpenClawReads
 from core.remote.openclaw.tools import Tools
 from core.remote.openclaw.writes import OpenClawWrites
 from core.remote.profile import Profile
-from core.rules.policy import PolicyDecision
 from core.rules.ruleset import RuleSet
 
 
-class OpenClawGateway(OpenClawReads, OpenClawWrites):
+class OpenClawGateway(OpenClawWrites):
     """An OpenClaw gateway; see `core.gateway.Gateway`.
 
     Args:
-        link: The connection, not necessarily open yet; everything heard on it comes here from now on.
+        link: Everything heard on it comes here from now on; it is to be used once `on_up` of the link has returned.
     """
 
     def __init__(self, link: Link, profile: Profile) -> None:
@@ -38,12 +35,6 @@ class OpenClawGateway(OpenClawReads, OpenClawWrites):
 
     def now_ms(self) -> int:
         return self._link.now_ms()
-
-    def unready(self) -> str | None:
-        return self._known.unready()
-
-    def policy_of(self, session: Session) -> PolicyDecision | None:
-        return self._known.policy_of(session)
 
     def native_tool(self, name: str) -> NativeTool | None:
         return self._tools.native(name)

@@ -13,20 +13,28 @@ from core.model.sessions import HistoryPage, Override, SearchHit, SearchHits, Se
 from core.remote.openclaw import search
 from core.remote.openclaw.cache import GatewayCache
 from core.remote.openclaw.rows import rows_of, text, whole
+from core.rules.policy import PolicyDecision, decide
 from core.tasks import racing
 
 
 class OpenClawReads:
-    """The reads of an `OpenClawGateway`; see `core.gateway.Reads`."""
+    """The reads of an `OpenClawGateway`; see `core.gateway.Gateway`."""
 
     _known: GatewayCache
 
+    def unready(self) -> str | None:
+        link = self._known.link
+        return None if link.live else link.connection.detail or "there is no connection to this gateway"
+
+    def policy_of(self, session: Session) -> PolicyDecision | None:
+        if session.send_policy is None and not self._known.rules_known:
+            return None
+        return decide(self._known.rules.send_policy, session)
+
     async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
-        await self._known.ready()
         return self._known.index.page(query, scope)
 
     async def get_session(self, ref: str, scope: Scope) -> Session:
-        await self._known.ready()
         session = self._known.find(ref, scope)
         if self._known.hub.wants(session.key) and self._known.follower.get(session.key) is None:
             await self._known.follower.sync(session.key)
@@ -44,7 +52,6 @@ class OpenClawReads:
         in_brief: bool = False,
     ) -> HistoryPage:
         """Return the newest `limit` messages, or those before a `seq`, in order; of the current transcript only."""
-        await self._known.ready()
         session = self._known.find(ref, scope)
         cached = self._known.follower.get(session.key)
         if cached is None or before is None or not cached.wire_id:
@@ -67,7 +74,6 @@ class OpenClawReads:
         Raises:
             Unavailable: This gateway cannot search all sessions.
         """
-        await self._known.ready()
         if key is not None:
             page = await self.history(key, scope, limit=search.READ)
             return search.scan(page, text, limit, redacted=redacted)
@@ -81,7 +87,6 @@ class OpenClawReads:
         return SearchHits(found[:limit], answer.unsearched)
 
     async def agents(self) -> list[AgentInfo]:
-        await self._known.ready()
         return list(self._known.agents)
 
     async def models(self) -> list[ModelInfo]:
@@ -138,7 +143,7 @@ class OpenClawReads:
     def _outcome(self, run_id: str) -> RunOutcome:
         run = self._known.live.get(run_id)
         if run is None or run.live:
-            lost = None if self._known.link.live else f"{self._known.unready()}; what became of the run is not known"
+            lost = None if self._known.link.live else f"{self.unready()}; what became of the run is not known"
             error = lost or self._known.live.standing(run_id)
             return RunOutcome(run_id, run.key if run else "", "timeout", "running", error=error)
         if run.state == "done":

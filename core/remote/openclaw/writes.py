@@ -14,7 +14,8 @@ from core.model.messages import Draft, Message, text_of
 from core.model.runs import RunRequest, RunTicket
 from core.model.sessions import NewSession, Override, Session, SessionPatch
 from core.remote.hello import mapping, strings
-from core.remote.openclaw.cache import LIST, GatewayCache
+from core.remote.openclaw.cache import LIST
+from core.remote.openclaw.reads import OpenClawReads
 from core.remote.openclaw.rows import text
 from core.remote.openclaw.tools import Tools, how_to_open
 from core.wire.errors import SEND_BLOCKED
@@ -26,10 +27,9 @@ THEIRS: Final = frozenset({"status"})
 """Commands that the gateway carries out itself when they are sent as a message."""
 
 
-class OpenClawWrites:
-    """The writes of an `OpenClawGateway`, and what is not possible there; see `core.gateway.Writes`."""
+class OpenClawWrites(OpenClawReads):
+    """The writes of an `OpenClawGateway`, and what is not possible there; see `core.gateway.Gateway`."""
 
-    _known: GatewayCache
     _tools: Tools
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
@@ -37,7 +37,6 @@ class OpenClawWrites:
         self._check("spawn" if request.spawn is not None else "send")
         if request.spawn is not None:
             raise Unavailable(how_to_open("sessions_spawn"))
-        await self._known.ready()
         session = self._target(request)
         run_id = request.run_id or new_id()
         key = session.key if session is not None else request.target
@@ -124,7 +123,6 @@ class OpenClawWrites:
             raise Forbidden("only the operator creates sessions", ("operator",))
         if new.origin is not None:
             raise Invalid("this gateway keeps no origin with a session: name it by its key, as cron:<id> or hook:<id>")
-        await self._known.ready()
         if new.key is not None and (known := self._known.index.rows.get(new.key)) is not None:
             return known
         agent_id = new.agent_id or (parse(new.key).agent_id if new.key else None)
@@ -171,7 +169,7 @@ class OpenClawWrites:
         return await self.retry_delivery(delivery_id, caller)
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:
-        if (unready := self._known.unready()) is not None:
+        if (unready := self.unready()) is not None:
             return unready
         needed = self._needed(action)
         if not self._known.may(needed):
@@ -258,7 +256,7 @@ class OpenClawWrites:
         What comes from another session goes a way of its own: there it keeps its provenance also when it has to wait.
         """
         params: dict[str, Any] = {"sessionKey": key, "message": request.message, "idempotencyKey": run_id}
-        decision = self._known.policy_of(session) if session is not None else None
+        decision = self.policy_of(session) if session is not None else None
         if request.provenance is not None:
             if decision is not None and not decision.allowed:  # some gateways do not ask their policy on this way
                 raise Forbidden(decision.refusal, decision.decided_by)

@@ -51,7 +51,7 @@ def durable(listener: Listener) -> list[Any]:
 
 async def until_live(gateway: NativeGateway) -> None:
     """Wait until there is a connection."""
-    gateway.retry()
+    gateway.link.retry()
     await until(lambda: gateway.connection.state == "live")
 
 
@@ -66,7 +66,7 @@ async def test_an_owner_that_is_killed_in_mid_stream_and_started_again(state: Pa
         first.kill()
         await until(lambda: states(listener)[-1:] == ["lost"])
     async with process("own", state, 0):
-        gateway.retry()
+        gateway.link.retry()
         outcome = await waiting
         assert (outcome.status, outcome.state) == ("error", "interrupted"), "the wait went on"
         again = await gateway.start_run(RunRequest(MAIN, "say hi"), OPERATOR)
@@ -179,7 +179,7 @@ async def test_a_change_that_may_have_been_done_before_a_restart_says_so(state: 
             await first.close()
             async with answered(runtime, state):
                 way.open.set()
-                gateway.retry()
+                gateway.link.retry()
                 with pytest.raises(Conflict, match="started anew before it answered: look whether it was done"):
                     await adding
                 await gateway.append(MAIN, user_draft("twice"), OPERATOR)
@@ -224,7 +224,7 @@ async def test_a_wait_goes_on_after_a_lost_connection(state: Path) -> None:
             agent.release()
             await until(lambda: not runtime.active_runs)
             way.open.set()
-            gateway.retry()
+            gateway.link.retry()
             assert [outcome.reply for outcome in await asyncio.gather(*waiting)] == ["echo go", "echo go"]
 
 
@@ -240,7 +240,7 @@ async def test_a_wait_that_begins_without_a_connection_is_made_when_there_is_one
             with pytest.raises(Unavailable):
                 await gateway.wait_run(ticket.run_id, 0)
             way.open.set()
-            gateway.retry()
+            gateway.link.retry()
             assert (await waiting).reply == "hi"
 
 
