@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-from rich.style import Style
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -16,8 +15,8 @@ from console.live.text.clean import clean_line
 from console.live.text.connections import COLOURS, REASON_CHARS, broken, data_age, state_words
 from console.live.view_model import ViewModel
 from console.screens.page import Page, bindings
-from console.widgets.drawing import fit, palette_of, signs_of
-from console.widgets.line_list import LineList
+from console.widgets.drawing import Words, fit, palette_of, signs_of
+from console.widgets.line_list import ItemList, LineList
 from console.widgets.sheet import Fact, Sheet
 from core.model.errors import SwitchboardError
 
@@ -25,7 +24,6 @@ HOW_TO_ADD: Final = (
     "`switchboard connect URL` pairs with a gateway and stores it under a name; or name it in the configuration:"
     ' gateways: {prod: {url: "wss://host:18789", token: {env: "PROD_TOKEN"}}}'
 )
-_Line = list[tuple[str, Style]]
 
 
 class ConnectScreen(Page):
@@ -132,7 +130,7 @@ class ConnectScreen(Page):
 
     def _show(self) -> None:
         self.list.show(self._gateways.entries())
-        shown = sum(entry.shown for entry in self.list.entries)
+        shown = sum(entry.shown for entry in self.list.items)
         about = "how each is reached, and whose sessions are shown"
         self.title_line.show(
             "GATEWAYS", about, f"{shown} of {self.list.count} in the list", focused=self.list.has_focus
@@ -168,45 +166,33 @@ class ConnectScreen(Page):
         return facts
 
 
-class _List(LineList):
+class _List(ItemList[GatewayEntry]):
     """The gateways, one or two lines each; the cursor stays on its gateway."""
 
     def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="gateways")
         self._view_model = view_model
-        self.entries: list[GatewayEntry] = []
 
-    @property
-    def current(self) -> GatewayEntry | None:
-        """The gateway under the cursor."""
-        return self.entries[self.cursor] if self.entries else None
+    def known_by(self, item: GatewayEntry) -> str:
+        """Return its name."""
+        return item.name
 
-    def show(self, entries: list[GatewayEntry]) -> None:
-        """Show these."""
-        current = self.current
-        self.entries = entries
-        places = {entry.name: place for place, entry in enumerate(entries)}
-        if current is not None:
-            self.cursor = places.get(current.name, self.cursor)
-        self.set_heights([2 if self._detail(entry) else 1 for entry in entries])
+    def height_of(self, index: int) -> int:
+        """Have a second line for a detail."""
+        return 2 if self._detail(self.items[index]) else 1
 
     def nothing(self) -> tuple[str, ...]:
         """Say how a gateway comes here."""
         return ("No gateway is known yet.", "`switchboard connect URL` pairs with one and stores it.")
 
-    def row_lines(self, index: int, width: int) -> list[_Line]:
+    def row_lines(self, index: int, width: int) -> list[Words]:
         """Return the one or two lines of a gateway."""
-        entry, palette = self.entries[index], palette_of(self)
+        entry, palette = self.items[index], palette_of(self)
         connection, muted = entry.connection, palette.style("muted")
-        sign, state, colour = " ", "not connected", "muted"
-        version = ""
+        sign, state, colour, version = " ", "not connected", "muted", ""
         if connection is not None:
-            colour = COLOURS[connection.state]
-            sign, state = (
-                signs_of(self).connections[connection.state],
-                state_words(connection, self._view_model.wall_ms()),
-            )
-            version = connection.version
+            sign, colour = signs_of(self).connections[connection.state], COLOURS[connection.state]
+            state, version = state_words(connection, self._view_model.wall_ms()), connection.version
         listed = "in the list" if entry.shown else ""
         name_room = min(24, width // 6)
         room = max(0, width - name_room - 16)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
-from rich.style import Style
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -21,8 +20,8 @@ from console.live.view_model import ViewModel
 from console.operations import Doing
 from console.screens.confirm import Choice, Confirm
 from console.screens.page import Page, bindings
-from console.widgets.drawing import fit, palette_of, signs_of
-from console.widgets.line_list import LineList
+from console.widgets.drawing import Words, fit, palette_of, signs_of
+from console.widgets.line_list import ItemList, LineList
 from console.widgets.status import TitleLine
 from core.model.exchanges import RETRYABLE, Delivery, DeliveryState
 from core.model.keys import split
@@ -44,7 +43,6 @@ COLOURS: Final[dict[DeliveryState, str]] = {
     "failed": "error",
     "unknown": "warning",
 }
-_Line = list[tuple[str, Style]]
 
 
 class DeliveriesScreen(Page):
@@ -191,7 +189,7 @@ class DeliveriesScreen(Page):
     # What is shown
 
     def _show(self) -> None:
-        self.list.show(self.view_model.deliveries.newest_first(), self._filter.value)
+        self.list.narrow(self.view_model.deliveries.newest_first(), self._filter.value)
         self._show_text()
 
     def _show_text(self) -> None:
@@ -236,34 +234,30 @@ class DeliveriesScreen(Page):
         self._show_edges()
 
 
-class _List(LineList):
+class _List(ItemList[Delivery]):
     """The deliveries; the cursor stays on its delivery when others come."""
 
     def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="deliveries")
         self._view_model = view_model
-        self._shown: list[Delivery] = []
         self._needle = ""
         self.total = 0
         self.keys: set[str] = set()
 
-    @property
-    def current(self) -> Delivery | None:
-        """The delivery under the cursor."""
-        return self._shown[self.cursor] if self._shown else None
-
-    def show(self, found: list[Delivery], needle: str) -> None:
+    def narrow(self, found: list[Delivery], needle: str) -> None:
         """Show those that hold every word."""
-        current, self._needle, self.total = self.current, needle, len(found)
-        words = needle.casefold().split()
-        self._shown = (
-            [each for each in found if all(word in self._haystack(each) for word in words)] if words else found
-        )
-        self.keys = {each.key for each in self._shown}
-        places = {each.delivery_id: place for place, each in enumerate(self._shown)}
-        if current is not None:
-            self.cursor = places.get(current.delivery_id, 0 if needle else self.cursor)
-        self.set_heights([2 if each.reason else 1 for each in self._shown])
+        self._needle, self.total, words = needle, len(found), needle.casefold().split()
+        shown = [each for each in found if all(word in self._haystack(each) for word in words)] if words else found
+        self.keys = {each.key for each in shown}
+        self.show(shown, lost=0 if needle else None)
+
+    def known_by(self, item: Delivery) -> str:
+        """Return its id."""
+        return item.delivery_id
+
+    def height_of(self, index: int) -> int:
+        """Have a second line for a reason."""
+        return 2 if self.items[index].reason else 1
 
     def nothing(self) -> tuple[str, ...]:
         """Say why there is none."""
@@ -274,9 +268,9 @@ class _List(LineList):
             "What exchanges and sub-agents announce on channels stands here.",
         )
 
-    def row_lines(self, index: int, width: int) -> list[_Line]:
+    def row_lines(self, index: int, width: int) -> list[Words]:
         """Return the one or two lines of a delivery."""
-        delivery, palette = self._shown[index], palette_of(self)
+        delivery, palette = self.items[index], palette_of(self)
         now = self._view_model.now_ms(delivery.key)
         colour, muted = palette.style(COLOURS[delivery.state]), palette.style("muted")
         tries = fit(_tries(delivery, now), 22, right=True)
@@ -295,16 +289,8 @@ class _List(LineList):
     def _haystack(self, delivery: Delivery) -> str:
         name = self._view_model.book.name_of(delivery.key)
         place = f"@{split(delivery.key)[0] or LOCAL}"
-        words = (
-            delivery.state,
-            name,
-            place,
-            delivery.key,
-            address_words(delivery),
-            delivery.reason or "",
-            delivery.text,
-        )
-        return "\n".join(words).casefold()
+        said = delivery.reason or "", delivery.text
+        return "\n".join((delivery.state, name, place, delivery.key, address_words(delivery), *said)).casefold()
 
 
 def _tries(delivery: Delivery, now: int) -> str:

@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from typing import ClassVar
 
-from rich.style import Style
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from console.screens.dialog import Dialog, words
-from console.widgets.drawing import fit, palette_of
-from console.widgets.line_list import LineList
+from console.widgets.drawing import Words, fit, palette_of
+from console.widgets.line_list import ItemList
 
 MOVING: tuple[tuple[str, str], ...] = (
     ("j k ↑ ↓", "Move by rows or messages"),
@@ -41,8 +40,8 @@ class Help(Dialog[None]):
     def __init__(self, entries: Iterable[tuple[str, str, str]], *, writing: bool = True) -> None:
         super().__init__()
         more = (*MOVING, *READING, *COMPOSING) if writing else MOVING
-        rows = [*entries, *((key, help_, "") for key, help_ in more)]
-        self._keys = _Keys(rows)
+        self._entries = [*entries, *((key, help_, "") for key, help_ in more)]
+        self._keys = _Keys()
 
     def compose(self) -> ComposeResult:
         """Put the list into a frame."""
@@ -53,19 +52,16 @@ class Help(Dialog[None]):
 
     def on_mount(self) -> None:
         """Let the keys move in the list."""
+        self._keys.show(self._entries)
         self._keys.focus()
 
 
-class _Keys(LineList):
-    def __init__(self, rows: list[tuple[str, str, str]]) -> None:
-        super().__init__()
-        self._rows = rows
+class _Keys(ItemList[tuple[str, str, str]]):
+    def height_of(self, index: int) -> int:
+        return 2 if self.items[index][2] else 1
 
-    def on_mount(self) -> None:
-        self.set_heights([2 if reason else 1 for _, _, reason in self._rows])
-
-    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
-        key, help_, reason = self._rows[index]
+    def row_lines(self, index: int, width: int) -> list[Words]:
+        key, help_, reason = self.items[index]
         palette = palette_of(self)
         first = [
             (fit(key, 10), palette.style("muted" if reason else "accent", bold=not reason)),

@@ -3,10 +3,9 @@
 from functools import partial
 from typing import ClassVar
 
-from rich.style import Style
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
@@ -14,8 +13,8 @@ from console.live.text.clean import clean_line
 from console.live.text.words import age
 from console.live.view_model import ViewModel
 from console.screens.dialog import Dialog, words
-from console.widgets.drawing import fit, palette_of
-from console.widgets.line_list import LineList
+from console.widgets.drawing import Words, fit, palette_of
+from console.widgets.line_list import ItemList, LineList
 from core.model.access import ALL
 from core.model.errors import SwitchboardError
 from core.model.sessions import SearchHit, unsearched
@@ -27,12 +26,15 @@ LONGEST_CAVEAT = 600
 class SearchDialog(Dialog[tuple[str, int]]):
     """Asks for words and returns key and place of the chosen message."""
 
-    BINDINGS: ClassVar[list[BindingType]] = []
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "move(1)", "down", show=False),
+        Binding("up", "move(-1)", "up", show=False),
+    ]
 
     def __init__(self, view_model: ViewModel) -> None:
         super().__init__()
         self._view_model = view_model
-        self._input = _Needle(placeholder="words; the last one may be the start of a word", compact=True)
+        self._input = Input(placeholder="words; the last one may be the start of a word", compact=True)
         self._hits = _Hits(view_model)
 
     def compose(self) -> ComposeResult:
@@ -62,7 +64,7 @@ class SearchDialog(Dialog[tuple[str, int]]):
     def _chosen(self) -> None:
         self._choose()
 
-    def move(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """Move in the hits while the words have the focus."""
         self._hits.action_move(step)
 
@@ -73,7 +75,7 @@ class SearchDialog(Dialog[tuple[str, int]]):
             self.complain(error.message)
             return
         self.complain(_caveat(hits) if text.strip() else "")
-        self._hits.show(hits)
+        self._hits.show(hits, lost=0)
 
 
 def _caveat(hits: list[SearchHit]) -> str:
@@ -85,45 +87,22 @@ def _caveat(hits: list[SearchHit]) -> str:
     return clean_line(f"{nothing}not searched: {left_out}", LONGEST_CAVEAT)
 
 
-class _Needle(Input):
-    async def _on_key(self, event: events.Key) -> None:
-        if event.key in {"down", "up"} and isinstance(self.screen, SearchDialog):
-            self.screen.move(1 if event.key == "down" else -1)
-            event.prevent_default()
-            event.stop()
-            return
-        await super()._on_key(event)
-
-
-class _Hits(LineList):
+class _Hits(ItemList[SearchHit]):
     def __init__(self, view_model: ViewModel) -> None:
         super().__init__()
         self._view_model = view_model
-        self._found: list[SearchHit] = []
 
-    @property
-    def current(self) -> SearchHit | None:
-        return self._found[self.cursor] if self._found else None
-
-    def show(self, hits: list[SearchHit]) -> None:
-        self._found = hits
-        self.cursor = 0
-        self.set_heights([2] * len(hits))
+    def height_of(self, index: int) -> int:  # noqa: ARG002 - all are alike
+        return 2
 
     def nothing(self) -> tuple[str, ...]:
         return ("Finds the messages that hold all the words, in every session.",)
 
-    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
-        hit = self._found[index]
+    def row_lines(self, index: int, width: int) -> list[Words]:
+        hit = self.items[index]
         palette = palette_of(self)
         when = age(self._view_model.now_ms(hit.key) - hit.timestamp)
-        head = "  ".join(
-            filter(None, (self._view_model.book.name_of(hit.key), self._view_model.place_of(hit.key), hit.role))
-        )
-        return [
-            [
-                (fit(head, width - 8), palette.style("text", bold=True)),
-                (fit(when, 6, right=True), palette.style("muted")),
-            ],
-            [("  " + fit(clean_line(hit.snippet, 200), width - 3), palette.style("muted"))],
-        ]
+        named = self._view_model.book.name_of(hit.key), self._view_model.place_of(hit.key), hit.role
+        head = fit("  ".join(filter(None, named)), width - 8)
+        first = [(head, palette.style("text", bold=True)), (fit(when, 6, right=True), palette.style("muted"))]
+        return [first, [("  " + fit(clean_line(hit.snippet, 200), width - 3), palette.style("muted"))]]

@@ -3,15 +3,14 @@
 from typing import ClassVar
 
 from rich.cells import chop_cells
-from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from console.screens.dialog import Dialog, words
-from console.widgets.drawing import palette_of
-from console.widgets.line_list import LineList
+from console.widgets.drawing import Words, palette_of
+from console.widgets.line_list import ItemList
 
 MAX_LINES = 200_000
 
@@ -38,21 +37,19 @@ class Viewer(Dialog[None]):
         self._lines.focus()
 
 
-class _Lines(LineList):
+class _Lines(ItemList[str]):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
-        self._cut: list[str] = []
 
     def on_resize(self) -> None:
         width = max(1, self.size.width - 1)
         lines = self._text.expandtabs(4).split("\n")[:MAX_LINES]
-        self._cut = [piece for line in lines for piece in _pieces(line, width)]
-        self.set_heights([1] * len(self._cut))
+        self.show([piece for line in lines for piece in _pieces(line, width)])
         super().on_resize()
 
-    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:  # noqa: ARG002
-        return [[(self._cut[index], palette_of(self).style("text"))]]
+    def row_lines(self, index: int, width: int) -> list[Words]:  # noqa: ARG002
+        return [[(self.items[index], palette_of(self).style("text"))]]
 
 
 def _pieces(line: str, width: int) -> list[str]:

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from console.widgets.drawing import fit, line, palette_of
+from console.widgets.drawing import Words, fit, line, palette_of
 from core.model.commands import COMMANDS, CommandSpec
 
 HELP: Final = CommandSpec("help", "", "show the keys and commands")
@@ -174,7 +174,7 @@ class _Head(Widget):
         """Draw the line."""
         palette, width = palette_of(self), self.size.width
         if self._hints:
-            parts: list[tuple[str, Style]] = [(" ", Style())]
+            parts: Words = [(" ", Style())]
             for written, words in self._hints:  # what one alone does fits beside it; of several the names do
                 more = f"  {words}" if len(self._hints) == 1 else ""
                 parts += [(written.rstrip(), palette.style("accent")), (f"{more}  ", palette.style("muted"))]

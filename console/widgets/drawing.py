@@ -23,6 +23,8 @@ LOOK_COLOURS: Final[dict[Look, str]] = {
     "archived": "muted",
 }
 PLAIN: Final = Style()
+Words = list[tuple[str, Style]]
+"""Words in their styles, from left to right."""
 
 
 def palette_of(widget: Widget) -> Palette:

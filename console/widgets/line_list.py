@@ -1,7 +1,8 @@
 """A list that draws only its visible lines: the ground of the session list, the spawn tree and the pickers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -12,8 +13,10 @@ from textual.message import Message
 from textual.strip import Strip
 
 from console.live.heights import Heights
-from console.widgets.drawing import fit, line, palette_of, wrapped
+from console.widgets.drawing import Words, fit, line, palette_of, wrapped
 from console.widgets.lines import Lines
+
+T = TypeVar("T")
 
 
 class LineList(Lines, can_focus=True):
@@ -54,7 +57,7 @@ class LineList(Lines, can_focus=True):
         self.cursor = 0
         self._heights = Heights()
 
-    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:  # noqa: ARG002
+    def row_lines(self, index: int, width: int) -> list[Words]:  # noqa: ARG002
         """Return the lines of a row, each as words in styles; whoever derives from this says which."""
         return [[]] * self._heights[index]
 
@@ -180,3 +183,44 @@ class LineList(Lines, can_focus=True):
             top = self._heights.start(self.cursor)
             region = Region(0, top, self.size.width, self._heights[self.cursor])
             self.scroll_to_region(region, animate=False, force=True)
+
+
+class ItemList(LineList, Generic[T]):
+    """A list of things, one row each.
+
+    Attributes:
+        items: What it shows.
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
+        super().__init__(id=id)
+        self.items: Sequence[T] = ()
+
+    @property
+    def current(self) -> T | None:
+        """What is under the cursor."""
+        return self.items[self.cursor] if self.items else None
+
+    def height_of(self, index: int) -> int:  # noqa: ARG002 - whoever derives from this says which
+        """Return how many lines a row has."""
+        return 1
+
+    def known_by(self, item: T) -> str | None:  # noqa: ARG002 - whoever derives from this says which
+        """Return what an item is the same by as one that was shown before; None for none of them."""
+        return None
+
+    def show(self, items: Sequence[T], lost: int | None = None) -> None:
+        """Show these; the cursor stays on its item.
+
+        Args:
+            lost: The row that the cursor goes to when its item is gone; else it stays on its row.
+        """
+        known = self.known_by(self.current) if self.current is not None else None
+        place = next((at for at, item in enumerate(items) if known is not None and self.known_by(item) == known), lost)
+        self.items = items
+        self.cursor = place if place is not None else self.cursor
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Use the heights of the rows as they are now."""
+        self.set_heights([self.height_of(index) for index in range(len(self.items))])

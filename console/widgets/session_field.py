@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -10,8 +9,8 @@ from textual.message import Message
 from textual.widgets import Input
 
 from console.live.rows import Row
-from console.widgets.drawing import fit, palette_of
-from console.widgets.line_list import LineList
+from console.widgets.drawing import Words, fit, palette_of
+from console.widgets.line_list import ItemList
 from core.model.keys import split
 
 SHOWN = 6
@@ -70,7 +69,7 @@ class SessionField(Vertical):
         found = [row for row in self._rows if all(word in row.haystack for word in needle)] if not exact else []
         asked = event.value.strip().casefold()
         found.sort(key=lambda row: _distance(row.name.casefold(), asked))
-        self.matches.offer(found[:SHOWN])
+        self.matches.show(found[:SHOWN], lost=0)
         self.set_class(bool(found), "-matching")
 
     def take(self) -> bool:
@@ -120,22 +119,8 @@ class _Entry(Input):
         await super()._on_key(event)
 
 
-class _Matches(LineList, can_focus=False):
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: list[Row] = []
-
-    @property
-    def current(self) -> Row | None:
-        return self._rows[self.cursor] if self._rows else None
-
-    def offer(self, rows: list[Row]) -> None:
-        self._rows = rows
-        self.cursor = 0
-        self.set_heights([1] * len(rows))
-
-    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
-        row = self._rows[index]
-        palette = palette_of(self)
+class _Matches(ItemList[Row], can_focus=False):
+    def row_lines(self, index: int, width: int) -> list[Words]:
+        row, palette = self.items[index], palette_of(self)
         name = fit(row.name, min(24, width // 3))
         return [[(name + "  ", palette.style("text")), (fit(row.key, width - len(name) - 3), palette.style("muted"))]]

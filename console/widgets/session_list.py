@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 
 from rich.cells import cell_len
-from rich.style import Style
 
 from console.live.placement import Placed
 from console.live.rows import Row
 from console.live.text.words import LOCAL, age, clock_span, cost_cell, tokens
 from console.live.view_model import ViewModel
-from console.widgets.drawing import LOOK_COLOURS, fit, fit_end, palette_of, signs_of
+from console.widgets.drawing import LOOK_COLOURS, Words, fit, fit_end, palette_of, signs_of
 from console.widgets.line_list import LineList
 
 HOLD_SECONDS = 3.0
@@ -18,7 +17,6 @@ WIDE = 70
 
 PLACE_CELLS = 10
 """So many at most are taken by the name of a gateway."""
-_Line = list[tuple[str, Style]]
 
 
 class SessionList(LineList):
@@ -118,7 +116,7 @@ class SessionList(LineList):
         """Say why no session is shown."""
         return self._nothing
 
-    def row_lines(self, index: int, width: int) -> list[_Line]:
+    def row_lines(self, index: int, width: int) -> list[Words]:
         """Return the one or two lines of a session."""
         placed = self._placed[index]
         row = self._book.rows.get(placed.key)
@@ -136,10 +134,10 @@ class SessionList(LineList):
         cut = fit_end if row.growing else fit
         return [first, [(branch, palette.style("muted")), (cut(row.words, width - len(branch) - 1), colour)]]
 
-    def _first_line(self, row: Row, placed: Placed, width: int) -> _Line:
+    def _first_line(self, row: Row, placed: Placed, width: int) -> Words:
         palette = palette_of(self)
         text, muted = palette.style("text", bold=bool(row.unread)), palette.style("muted")
-        columns: _Line = [(fit(self._time(row), 6, right=True), muted)]
+        columns: Words = [(fit(self._time(row), 6, right=True), muted)]
         names = self._view_model.gateway.names
         place = min(1 + max(len(name or LOCAL) for name in names), PLACE_CELLS) if len(names) > 1 else 0
         if width >= WIDE or not place:

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from rich.style import Style
-
-from console.widgets.drawing import fit, palette_of, wrapped
-from console.widgets.line_list import LineList
+from console.widgets.drawing import Words, fit, palette_of, wrapped
+from console.widgets.line_list import ItemList
 
 LABEL = 11
 
@@ -30,38 +28,28 @@ class Fact(NamedTuple):
     mark: str = ""
 
 
-class Sheet(LineList):
+class Sheet(ItemList[Fact]):
     """A column of facts; the cursor marks the line that Enter is about."""
 
     KEEPS_CURSOR: ClassVar = False
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(id=id)
-        self._facts: Sequence[Fact] = ()
-
-    @property
-    def current(self) -> Fact | None:
-        """The fact under the cursor."""
-        return self._facts[self.cursor] if self._facts else None
-
-    def show(self, facts: Sequence[Fact]) -> None:
-        """Show these facts."""
-        if facts != self._facts:
-            self._facts = facts
-            self._lay_out()
+    def show(self, items: Sequence[Fact], lost: int | None = None) -> None:
+        """Show these facts, if they are others."""
+        if items != self.items:
+            super().show(items, lost)
 
     def on_resize(self) -> None:
         """Wrap the words anew."""
-        self._lay_out()
+        self.lay_out()
         super().on_resize()
 
-    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
+    def row_lines(self, index: int, width: int) -> list[Words]:
         """Return the lines of a fact."""
-        fact, palette = self._facts[index], palette_of(self)
+        fact, palette = self.items[index], palette_of(self)
         if fact.heading:
             title = [(fact.text, palette.style("text", bold=True)), (f"  {fact.label}", palette.style("muted"))]
             return [[], title] if index else [title]
-        lines: list[list[tuple[str, Style]]] = []
+        lines: list[Words] = []
         for number, words in enumerate(self._words(fact, width)):
             label = fit(fact.label if not number else "", LABEL)
             mark = fact.mark if not number else ""
@@ -71,14 +59,12 @@ class Sheet(LineList):
             lines.append([*said, (f" {mark}", palette.style("accent", bold=True))] if mark else said)
         return lines
 
-    def _lay_out(self) -> None:
-        width = max(1, self.size.width - 1)
-        self.set_heights([self._height(fact, index, width) for index, fact in enumerate(self._facts)])
-
-    def _height(self, fact: Fact, index: int, width: int) -> int:
+    def height_of(self, index: int) -> int:
+        """Have as many lines as the words need, and space above a heading."""
+        fact = self.items[index]
         if fact.heading:
             return 2 if index else 1
-        return len(self._words(fact, width))
+        return len(self._words(fact, max(1, self.size.width - 1)))
 
     def _words(self, fact: Fact, width: int) -> list[str]:
         """Return the words in lines of the width there is."""

@@ -2,14 +2,12 @@
 
 from typing import Final
 
-from rich.style import Style
-
 from console.live.exchanges import Task
 from console.live.rows import FAILED, Row, run_word, runs_of, state_word
 from console.live.text.exchanges import tree_words
 from console.live.text.words import clock_span, cost_cell, tokens
 from console.live.view_model import ViewModel
-from console.widgets.drawing import LOOK_COLOURS, fit, palette_of, signs_of
+from console.widgets.drawing import LOOK_COLOURS, Words, fit, palette_of, signs_of
 from console.widgets.line_list import LineList
 
 WIDE: Final = 56
@@ -56,7 +54,7 @@ class SpawnTree(LineList):
         if any(row.look == "running" for _, key in self._rows if (row := self._book.rows.get(key)) is not None):
             self.refresh()
 
-    def row_lines(self, index: int, width: int) -> list[list[tuple[str, Style]]]:
+    def row_lines(self, index: int, width: int) -> list[Words]:
         """Return the line of a sub-agent."""
         depth, key = self._rows[index]
         row = self._book.rows.get(key)

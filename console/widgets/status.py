@@ -15,14 +15,13 @@ from console.live.rows import Look
 from console.live.text.clean import clean_line
 from console.live.text.connections import REASON_CHARS, Word, where
 from console.live.text.words import tokens
-from console.widgets.drawing import fit, line, palette_of, signs_of
+from console.widgets.drawing import Words, fit, line, palette_of, signs_of
 from core.model.connection import REACHED, UNREACHED, Connection, unreached
 from core.model.money import dollars
 
 Tone = Literal["muted", "good", "warning", "error"]
 NARROW: Final = 100
 """With fewer columns, fewer words."""
-_Parts = list[tuple[str, Style]]
 _COUNTED: tuple[tuple[Look, str, str, str], ...] = (
     ("running", "running", "run", "accent"),
     ("queued", "queued", "queued", "muted"),
@@ -72,7 +71,7 @@ class TopBar(Widget):
         """Draw the bar: where we are always, how the fleet is doing as far as there is room."""
         palette, width = palette_of(self), self.size.width
         brand = " " if width < NARROW and len(self._where) > 1 else " switchboard  "
-        left: _Parts = [(brand, palette.style("text", bold=True))]
+        left: Words = [(brand, palette.style("text", bold=True))]
         right = self._counted(narrow=width < NARROW)
         least = _length(left) + sum(len(word.text) for word in self._place(0)) + 1
         while right and least + _length(right) > width:
@@ -87,9 +86,9 @@ class TopBar(Widget):
             return [Word(self._about, "accent")]
         return where(self._where, self._wall, signs_of(self).connections, room)
 
-    def _counted(self, *, narrow: bool) -> _Parts:
+    def _counted(self, *, narrow: bool) -> Words:
         """Return how many sessions are in which state and how fast they spend, the most important first."""
-        palette, parts = palette_of(self), list[tuple[str, Style]]()
+        palette, parts = palette_of(self), Words()
         if self._stuck:
             words = "stuck" if narrow else "undelivered"
             parts.append((f"! {self._stuck} {words}  ", palette.style("warning", bold=True)))
@@ -172,7 +171,7 @@ class BottomBar(Widget):
         width = self.size.width
         right = self._drawn(self._fixed)
         room = width - _length(right) - 3
-        left: _Parts = [(" ", Style())]
+        left: Words = [(" ", Style())]
         for key in self._keys:
             one = self._drawn([key], refused=key in self._refused)
             if _length(left) + _length(one) > room:
@@ -180,9 +179,9 @@ class BottomBar(Widget):
             left += one
         return line(_apart(left, right, width), width, self.rich_style)
 
-    def _drawn(self, keys: Sequence[tuple[str, str]], *, refused: bool = False) -> _Parts:
+    def _drawn(self, keys: Sequence[tuple[str, str]], *, refused: bool = False) -> Words:
         palette = palette_of(self)
-        parts: _Parts = []
+        parts: Words = []
         for key, title in keys:
             sign = palette.style("muted") if refused else palette.style("accent", bold=True)
             parts += [(f"⊘{key}" if refused else key, sign), (f" {title}  ", palette.style("muted"))]
@@ -208,17 +207,17 @@ class TitleLine(Widget):
         """Draw the title."""
         palette, width = palette_of(self), self.size.width
         title, about, right, focused = self._shown
-        left: _Parts = [
+        left: Words = [
             (f" {title}  ", palette.style("accent" if focused else "text", bold=True)),
             (about, palette.style("muted")),
         ]
         return line(_apart(left, [(right + " ", palette.style("muted"))], width), width, self.rich_style)
 
 
-def _apart(left: _Parts, right: _Parts, width: int) -> _Parts:
+def _apart(left: Words, right: Words, width: int) -> Words:
     """Put parts at both ends of a line; the left ones are cut where they meet."""
     room = width - _length(right) - 1
-    cut: _Parts = []
+    cut: Words = []
     for text, style in left:
         kept = fit(text, min(cell_len(text), room))
         cut.append((kept, style))
@@ -226,5 +225,5 @@ def _apart(left: _Parts, right: _Parts, width: int) -> _Parts:
     return [*cut, (" " * max(1, room + 1), Style()), *right]
 
 
-def _length(parts: _Parts) -> int:
+def _length(parts: Words) -> int:
     return sum(cell_len(text) for text, _ in parts)

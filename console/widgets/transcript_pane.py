@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.style import Style
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -17,7 +16,7 @@ from console.live.text.exchanges import next_words
 from console.live.text.words import tokens
 from console.live.transcript import Transcript
 from console.live.view_model import ViewModel
-from console.widgets.drawing import LOOK_COLOURS, fit, line, palette_of, signs_of
+from console.widgets.drawing import LOOK_COLOURS, Words, fit, line, palette_of, signs_of
 from console.widgets.transcript_view import TranscriptView
 from core.model.money import dollars
 
@@ -154,7 +153,7 @@ class _Header(Widget):
             return line([(" " + (self._nothing, NOTHING[1])[y], palette.style("muted"))], width, self.rich_style)
         return line(self._first(row, width) if y == 0 else self._second(row, width), width, self.rich_style)
 
-    def _first(self, row: Row, width: int) -> list[tuple[str, Style]]:
+    def _first(self, row: Row, width: int) -> Words:
         palette = palette_of(self)
         word = f"{signs_of(self).sessions[row.look]} {state_word(row)}"
         if row.session.queued:
@@ -167,7 +166,7 @@ class _Header(Widget):
             (f" {word} ", palette.style(LOOK_COLOURS[row.look])),
         ]
 
-    def _second(self, row: Row, width: int) -> list[tuple[str, Style]]:
+    def _second(self, row: Row, width: int) -> Words:
         palette = palette_of(self)
         session = row.session
         facts = [session.model or session.used_model or ""]

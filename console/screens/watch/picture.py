@@ -80,9 +80,8 @@ class Picture(Duty):
         fixed = [action for action in actions if action.id in {"palette", "help"}]
         if state.pane == "composer":
             shown = [("F1" if "f1" in action.keys.split(",") else action.shown, action.title) for action in fixed]
-            bottom.show(
-                _IN_FIELDS.get(focused or "", WRITING), [key for key in shown if len(key[0]) > 1]
-            )  # a letter is text
+            typed = [key for key in shown if len(key[0]) > 1]  # a letter is text there
+            bottom.show(_IN_FIELDS.get(focused or "", WRITING), typed)
             return
         here = [action for action in actions if state.pane in action.panes and action.enabled(state) is None]
         keys = [(action.shown, action.title) for action in here if action not in fixed]
