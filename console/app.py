@@ -170,7 +170,7 @@ class SwitchboardApp(Shell):
 
     def leave(self) -> None:
         """End the console; with something at work, ask what shall become of it."""
-        from console.screens.confirm import Choice, Confirm
+        from console.screens.confirm import Confirm
 
         count = len(self.host.active_runs)
         if not count or self._leaving:
@@ -185,13 +185,13 @@ class SwitchboardApp(Shell):
         text = (
             f"{runs} at work. Leaving now ends it as interrupted; what was said is kept, queued messages stay queued."
         )
-        choices = [Choice("w", "wait for the end, then leave", "wait"), Choice("l", "leave now", "leave")]
-        self.push_screen(Confirm("leave?", text, choices), self._leave_as)
+        answers = {"w": "wait for the end, then leave", "l": "leave now"}
+        self.push_screen(Confirm("leave?", text, answers), self._leave_as)
 
     def _leave_as(self, answer: str | None) -> None:
-        if answer == "leave":
+        if answer == "l":
             self.exit()
-        elif answer == "wait":
+        elif answer == "w":
             self._leaving = True
             self.watch_screen.parts.standing.say("leaving when all runs have ended; q leaves now", "warning")
             self.run_worker(self._leave_when_done(), group="leave")

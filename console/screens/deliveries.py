@@ -18,7 +18,7 @@ from console.live.text.exchanges import address_words
 from console.live.text.words import LOCAL, age, ago
 from console.live.view_model import ViewModel
 from console.operations import Doing
-from console.screens.confirm import Choice, Confirm
+from console.screens.confirm import Confirm
 from console.screens.page import Page, bindings
 from console.widgets.drawing import Words, fit, palette_of, signs_of
 from console.widgets.line_list import ItemList, LineList
@@ -143,7 +143,7 @@ class DeliveriesScreen(Page):
                 self.run_deed(deed(delivery))
 
         text = f"{question} the announce of {self.view_model.book.name_of(delivery.key)} to {address_words(delivery)}."
-        self.shell.push_screen(Confirm(f"{word}?", text, [Choice("y", word, "yes")]), answered)
+        self.shell.push_screen(Confirm(f"{word}?", text, {"y": word}), answered)
 
     def do_open(self) -> None:
         """Go to the session."""

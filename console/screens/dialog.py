@@ -1,11 +1,14 @@
 """What the dialogs share: a framed column of fields, Escape to leave, one sentence when something is wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, TypeVar
 
+from rich.text import Text
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Static
 
 T = TypeVar("T")
@@ -45,3 +48,16 @@ def seconds(text: str) -> float | None:
 def words(text: str, classes: str = "") -> Static:
     """Return words that are never read as markup."""
     return Static(Content(text), classes=classes)
+
+
+def framed(title: str, *content: Widget, hint: str, classes: str = "") -> Vertical:
+    """Return the frame of a dialog, with a line about its keys at the foot; no title is read as markup."""
+    box = Vertical(*content, words(hint, "hint"), classes=f"dialog {classes}")
+    box.border_title = Text(title)
+    return box
+
+
+def form(title: str, fields: Mapping[str, Widget], hint: str) -> Vertical:
+    """Return a frame with a caption above each field, and room for what is wrong below the last one."""
+    content = (widget for caption, field in fields.items() for widget in (words(caption), field))
+    return framed(title, *content, words("", "error"), hint=hint)

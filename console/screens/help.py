@@ -5,9 +5,8 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 
-from console.screens.dialog import Dialog, words
+from console.screens.dialog import Dialog, framed
 from console.widgets.drawing import Words, fit, palette_of
 from console.widgets.line_list import ItemList
 
@@ -45,10 +44,7 @@ class Help(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         """Put the list into a frame."""
-        with Vertical(classes="dialog -tall") as box:
-            box.border_title = "keys"
-            yield self._keys
-            yield words("esc  close", "hint")
+        yield framed("keys", self._keys, hint="esc  close", classes="-tall")
 
     def on_mount(self) -> None:
         """Let the keys move in the list."""

@@ -6,13 +6,12 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import Input
 
 from console.live.text.clean import clean_line
 from console.live.text.words import age
 from console.live.view_model import ViewModel
-from console.screens.dialog import Dialog, words
+from console.screens.dialog import Dialog, framed, words
 from console.widgets.drawing import Words, fit, palette_of
 from console.widgets.line_list import ItemList, LineList
 from core.model.access import ALL
@@ -39,12 +38,8 @@ class SearchDialog(Dialog[tuple[str, int]]):
 
     def compose(self) -> ComposeResult:
         """Put the hits below the words."""
-        with Vertical(classes="dialog -tall") as box:
-            box.border_title = "search all transcripts"
-            yield self._input
-            yield words("", "error")
-            yield self._hits
-            yield words("↑ ↓ move   ↵ go there   esc close", "hint")
+        content = self._input, words("", "error"), self._hits
+        yield framed("search all transcripts", *content, hint="↑ ↓ move   ↵ go there   esc close", classes="-tall")
 
     def on_mount(self) -> None:
         """Start with the words."""

@@ -7,17 +7,15 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import Input, TextArea
 
 from console.live.rows import Row
 from console.operations import Order
-from console.screens.dialog import Dialog, Refusal, seconds, words
+from console.screens.dialog import Dialog, Refusal, form, seconds
 from console.widgets.session_field import SessionField, is_key
 from core.rules.limits import self_send
 
 MAX_WAIT_SECONDS = 86_400
-HINT = "↵ takes a session   tab next field   ^s send   esc close"
 
 
 class SendDialog(Dialog[Order]):
@@ -46,18 +44,13 @@ class SendDialog(Dialog[Order]):
 
     def compose(self) -> ComposeResult:
         """Put the fields into a frame."""
-        with Vertical(classes="dialog") as box:
-            box.border_title = "send a message"
-            yield words("from: empty is you, the operator; a session makes it the requester")
-            yield self._sender
-            yield words("to: part of a name, or a full key; a new full key makes a new session")
-            yield self._to
-            yield words("message")
-            yield self._message
-            yield words("wait for the reply, seconds; 0 does not wait")
-            yield self._wait
-            yield words("", "error")
-            yield words(HINT, "hint")
+        fields = {
+            "from: empty is you, the operator; a session makes it the requester": self._sender,
+            "to: part of a name, or a full key; a new full key makes a new session": self._to,
+            "message": self._message,
+            "wait for the reply, seconds; 0 does not wait": self._wait,
+        }
+        yield form("send a message", fields, "↵ takes a session   tab next field   ^s send   esc close")
 
     def on_mount(self) -> None:
         """Start with the message when it is known to whom it goes."""

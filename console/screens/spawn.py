@@ -6,16 +6,13 @@ from typing import Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import Input, TextArea
 
 from console.live.rows import Row
 from console.operations import Order
-from console.screens.dialog import Dialog, Refusal, seconds, words
+from console.screens.dialog import Dialog, Refusal, form, seconds
 from console.widgets.session_field import SessionField
 from core.gateway import AgentInfo, ModelInfo
-
-HINT = "tab next field   ^s start   esc close"
 
 
 class SpawnDialog(Dialog[Order]):
@@ -51,22 +48,15 @@ class SpawnDialog(Dialog[Order]):
 
     def compose(self) -> ComposeResult:
         """Put the fields into a frame."""
-        with Vertical(classes="dialog") as box:
-            box.border_title = "start a sub-agent"
-            yield words("task: all that the sub-agent will know")
-            yield self._work
-            yield words("for: the session that gets the result")
-            yield self._requester
-            yield words("label")
-            yield self._label
-            yield words(f"agent: {self._agents}")
-            yield self._agent
-            yield words(f"model: {self._models}")
-            yield self._model
-            yield words("stop after, seconds")
-            yield self._limit
-            yield words("", "error")
-            yield words(HINT, "hint")
+        fields = {
+            "task: all that the sub-agent will know": self._work,
+            "for: the session that gets the result": self._requester,
+            "label": self._label,
+            f"agent: {self._agents}": self._agent,
+            f"model: {self._models}": self._model,
+            "stop after, seconds": self._limit,
+        }
+        yield form("start a sub-agent", fields, "tab next field   ^s start   esc close")
 
     def on_mount(self) -> None:
         """Start with the task."""

@@ -3,12 +3,10 @@
 from typing import ClassVar
 
 from rich.cells import chop_cells
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 
-from console.screens.dialog import Dialog, words
+from console.screens.dialog import Dialog, framed
 from console.widgets.drawing import Words, palette_of
 from console.widgets.line_list import ItemList
 
@@ -27,10 +25,7 @@ class Viewer(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         """Put the text into a frame."""
-        with Vertical(classes="dialog -tall -whole") as box:
-            box.border_title = Text(self._title)  # a plain string would be read as markup
-            yield self._lines
-            yield words("j k ^d ^u g G  move   esc  close", "hint")
+        yield framed(self._title, self._lines, hint="j k ^d ^u g G  move   esc  close", classes="-tall -whole")
 
     def on_mount(self) -> None:
         """Let the keys scroll."""

@@ -10,6 +10,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import TextArea
@@ -65,11 +66,6 @@ class Composer(Vertical):
             self.field.move_cursor(self.field.document.end)
         self.head.complete(text)
 
-    def invite(self, words: str) -> None:
-        """Say in the empty field what to write there."""
-        if self.field.placeholder != words:
-            self.field.placeholder = words
-
     def use_history(self, history: Sequence[str]) -> None:
         """Offer what was sent before, oldest first."""
         self.field.sent = list(history)
@@ -80,11 +76,11 @@ class Composer(Vertical):
 
     def on_descendant_focus(self) -> None:
         """Show that the keys go here."""
-        self.head.take_keys(has_keys=True)
+        self.head.has_keys = True
 
     def on_descendant_blur(self) -> None:
         """Show that they go elsewhere."""
-        self.head.take_keys(has_keys=False)
+        self.head.has_keys = False
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """Pass the draft on and complete commands."""
@@ -146,29 +142,18 @@ class _Field(TextArea):
 class _Head(Widget):
     DEFAULT_CSS = "_Head { height: 1; }"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._words = ("main", "as operator", "")
-        self._hints: list[tuple[str, str]] = []
-        self.has_keys = False
+    _words = reactive(("main", "as operator", ""))
+    _hints: reactive[list[tuple[str, str]]] = reactive(list[tuple[str, str]])
+    has_keys = reactive(default=False)
+    """What is typed goes into the field."""
 
     def show(self, to: str, about: str, right: str) -> None:
         """Show to whom a message goes, as whom, and something on the right."""
-        if self._words != (to, about, right):
-            self._words = (to, about, right)
-            self.refresh()
-
-    def take_keys(self, *, has_keys: bool) -> None:
-        """Show whether what is typed goes into the field."""
-        self.has_keys = has_keys
-        self.refresh()
+        self._words = to, about, right
 
     def complete(self, text: str) -> None:
         """Show the commands that a text may become."""
-        hints = list(completions(text)) if text.startswith("/") else []
-        if hints != self._hints:
-            self._hints = hints
-            self.refresh()
+        self._hints = list(completions(text)) if text.startswith("/") else []
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
         """Draw the line."""

@@ -3,6 +3,7 @@
 from typing import Final
 
 from rich.style import Style
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -19,25 +20,24 @@ NEWEST: Final = 5
 
 
 class Details(Widget):
-    """Facts about one session, one a line."""
+    """Facts about one session, one a line.
+
+    Attributes:
+        row: The session.
+    """
 
     DEFAULT_CSS = "Details { height: 1fr; border-top: solid $palette-rule; }"
+
+    row: reactive[Row | None] = reactive(None)
 
     def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="details")
         self._view_model = view_model
-        self._row: Row | None = None
-
-    def show(self, row: Row | None) -> None:
-        """Show a session."""
-        if row is not self._row:
-            self._row = row
-            self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Draw a line."""
         palette, width = palette_of(self), self.size.width
-        lines = self._lines(self._row) if self._row is not None else []
+        lines = self._lines(self.row) if self.row is not None else []
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
         label, text, colour = lines[y]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from rich.cells import cell_len
+from textual.reactive import reactive
 
 from console.live.placement import Placed
 from console.live.rows import Row
@@ -23,9 +24,13 @@ class SessionList(LineList):
     """The rows of a book; the cursor stays on its session when rows move.
 
     What is known of a session may have changed while its gateway is not reached: then its row is muted.
+
+    Attributes:
+        why_empty: Two lines that stand there while there is no row to show.
     """
 
     HELP = "Every session. The order is held for 3 s after the cursor has moved."
+    why_empty: reactive[tuple[str, str]] = reactive(("", ""))
 
     def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="sessions")
@@ -34,7 +39,6 @@ class SessionList(LineList):
         self._placed: list[Placed] = []
         self._index: dict[str, int] = {}
         self._moved_at = -HOLD_SECONDS
-        self._nothing = ("", "")
         self.held = False
         self._was_empty = False
 
@@ -101,12 +105,6 @@ class SessionList(LineList):
         self._moved_at = -HOLD_SECONDS
         self._was_empty = False
 
-    def explain(self, nothing: tuple[str, str]) -> None:
-        """Use these two lines while there is no row to show."""
-        if nothing != self._nothing:
-            self._nothing = nothing
-            self.refresh()
-
     def tick(self) -> None:
         """Draw the ages again."""
         for index in self.visible_rows():
@@ -114,7 +112,7 @@ class SessionList(LineList):
 
     def nothing(self) -> tuple[str, ...]:
         """Say why no session is shown."""
-        return self._nothing
+        return self.why_empty
 
     def row_lines(self, index: int, width: int) -> list[Words]:
         """Return the one or two lines of a session."""

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
@@ -15,11 +16,15 @@ from console.live.rows import Look
 from console.live.text.clean import clean_line
 from console.live.text.connections import REASON_CHARS, Word, where
 from console.live.text.words import tokens
+from console.live.view_model import ViewModel
+from console.shell import shell_of
 from console.widgets.drawing import Words, fit, line, palette_of, signs_of
 from core.model.connection import REACHED, UNREACHED, Connection, unreached
 from core.model.money import dollars
 
 Tone = Literal["muted", "good", "warning", "error"]
+Keys = Sequence[tuple[str, str]]
+"""Keys with their titles."""
 NARROW: Final = 100
 """With fewer columns, fewer words."""
 _COUNTED: tuple[tuple[Look, str, str, str], ...] = (
@@ -35,37 +40,24 @@ class TopBar(Widget):
 
     DEFAULT_CSS = "TopBar { height: 1; background: $palette-panel; }"
 
-    def __init__(self) -> None:
+    _counts: reactive[dict[Look, int]] = reactive(dict[Look, int])
+    _stuck = reactive(0)
+    _rate = reactive((0, 0.0))
+    _where: reactive[tuple[Connection, ...]] = reactive(())
+    _wall = reactive(0)
+
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__(id="top")
-        self._where: tuple[Connection, ...] = ()
-        self._about = ""
-        self._wall: int = 0
-        self._counts: dict[Look, int] = {}
-        self._stuck: int = 0
-        self._rate: tuple[int, float] = (0, 0.0)
+        self._view_model = view_model
 
-    def show_where(self, connections: tuple[Connection, ...], now: int, about: str = "") -> None:
-        """Show where the console is, and how current that is.
-
-        Args:
-            now: ms since the Unix epoch by the local clock.
-            about: What else there is to say of the place, such as that it is a demo.
-        """
-        passes = any(each.state not in REACHED or each.heard_at is not None for each in connections)
-        if (connections, about) != (self._where, self._about) or (passes and now != self._wall):
-            self._where, self._about, self._wall = connections, about, now
-            self.refresh()
-
-    def show(self, counts: dict[Look, int], stuck: int, tokens_a_minute: int, dollars_an_hour: float) -> None:
-        """Show these facts.
-
-        Args:
-            stuck: Deliveries that wait for the operator.
-        """
-        shown = (counts, stuck, (tokens_a_minute, dollars_an_hour))
-        if shown != (self._counts, self._stuck, self._rate):
-            self._counts, self._stuck, self._rate = shown
-            self.refresh()
+    def show(self) -> None:
+        """Show how the fleet is doing, where the console is, and how current that is."""
+        view_model, now = self._view_model, self._view_model.now_ms()
+        self._counts, self._stuck = dict(view_model.book.counts), view_model.deliveries.stuck
+        self._rate = view_model.rates.tokens_a_minute(now), view_model.rates.dollars_an_hour(now)
+        self._where = connections = view_model.gateway.connections()
+        if any(each.state not in REACHED or each.heard_at is not None for each in connections):
+            self._wall = view_model.wall_ms()  # else nothing that is said passes with time
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
         """Draw the bar: where we are always, how the fleet is doing as far as there is room."""
@@ -82,8 +74,9 @@ class TopBar(Widget):
 
     def _place(self, room: int) -> list[Word]:
         """Return where we are, in as many words as there is room for."""
-        if self._about:
-            return [Word(self._about, "accent")]
+        about = shell_of(self).where
+        if about:
+            return [Word(about, "accent")]
         return where(self._where, self._wall, signs_of(self).connections, room)
 
     def _counted(self, *, narrow: bool) -> Words:
@@ -145,41 +138,33 @@ class BottomBar(Widget):
 
     DEFAULT_CSS = "BottomBar { height: 1; background: $palette-panel; }"
 
+    _shown: reactive[tuple[Keys, Keys, Keys]] = reactive(((), (), ()))
+
     def __init__(self) -> None:
         super().__init__(id="bottom")
-        self._keys: Sequence[tuple[str, str]] = ()
-        self._fixed: Sequence[tuple[str, str]] = ()
-        self._refused: Sequence[tuple[str, str]] = ()
 
-    def show(
-        self,
-        keys: Sequence[tuple[str, str]],
-        fixed: Sequence[tuple[str, str]],
-        refused: Sequence[tuple[str, str]] = (),
-    ) -> None:
+    def show(self, keys: Keys, fixed: Keys, refused: Keys = ()) -> None:
         """Show keys with their titles; the fixed ones stand on the right and are never left out.
 
         Args:
             refused: Those of the keys that the gateway does not allow; pressing one says why.
         """
-        if (keys, fixed, refused) != (self._keys, self._fixed, self._refused):
-            self._keys, self._fixed, self._refused = keys, fixed, refused
-            self.refresh()
+        self._shown = keys, fixed, refused
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
         """Draw the bar."""
-        width = self.size.width
-        right = self._drawn(self._fixed)
+        width, (keys, fixed, refused) = self.size.width, self._shown
+        right = self._drawn(fixed)
         room = width - _length(right) - 3
         left: Words = [(" ", Style())]
-        for key in self._keys:
-            one = self._drawn([key], refused=key in self._refused)
+        for key in keys:
+            one = self._drawn([key], refused=key in refused)
             if _length(left) + _length(one) > room:
                 break
             left += one
         return line(_apart(left, right, width), width, self.rich_style)
 
-    def _drawn(self, keys: Sequence[tuple[str, str]], *, refused: bool = False) -> Words:
+    def _drawn(self, keys: Keys, *, refused: bool = False) -> Words:
         palette = palette_of(self)
         parts: Words = []
         for key, title in keys:
@@ -193,15 +178,11 @@ class TitleLine(Widget):
 
     DEFAULT_CSS = "TitleLine { height: 1; }"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(id=id)
-        self._shown = ("", "", "", False)
+    _shown = reactive(("", "", "", False))
 
     def show(self, title: str, about: str, right: str, *, focused: bool) -> None:
         """Show a title, words about what is seen, and a number on the right."""
-        if self._shown != (title, about, right, focused):
-            self._shown = (title, about, right, focused)
-            self.refresh()
+        self._shown = title, about, right, focused
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
         """Draw the title."""

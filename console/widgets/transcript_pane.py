@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -75,10 +76,10 @@ class TranscriptPane(Vertical):
 
     def show_first(self, name: str, *, is_first: bool) -> None:
         """Show where a first message goes: no session is open, and what is sent makes this one."""
-        self.header.explain("No session yet." if is_first else NOTHING[0])
+        self.header.nothing = "No session yet." if is_first else NOTHING[0]
         if self.composer is not None:
             self.composer.head.show(name, "as operator", "")
-            self.composer.invite(f"type a message to {name}; what you send begins it")
+            self.composer.field.placeholder = f"type a message to {name}; what you send begins it"
 
     def show_gone(self) -> None:
         """Show nothing any more: the session was deleted. What was being written to it stays."""
@@ -101,7 +102,7 @@ class TranscriptPane(Vertical):
             if policy is not None and not policy.allowed:
                 words = f"⊘ {policy.effective} by {policy.reason}"
             self.composer.head.show(row.name, words, note)
-            self.composer.invite("")
+            self.composer.field.placeholder = ""
 
     def _standing(self, key: str) -> str:
         """Return what is to be said of the way to the gateway of a session; nothing while it is reached."""
@@ -120,25 +121,16 @@ class _Header(Widget):
     _Header.-exchange { height: 4; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._row: Row | None = None
-        self._exchange = ""
-        self._standing = ""
-        self._nothing = NOTHING[0]
-
-    def explain(self, nothing: str) -> None:
-        """Use this sentence while there is no session to show."""
-        if nothing != self._nothing:
-            self._nothing = nothing
-            self.refresh()
+    _row: reactive[Row | None] = reactive(None)
+    _exchange = reactive("")
+    _standing = reactive("")
+    nothing = reactive(NOTHING[0])
+    """What is said while there is no session to show."""
 
     def show(self, row: Row | None, exchange: str, standing: str) -> None:
         """Show a session, who is next in its exchange, if there is one under way, and that its gateway is lost."""
-        if row is not self._row or (exchange, standing) != (self._exchange, self._standing):
-            self._row, self._exchange, self._standing = row, exchange, standing
-            self.set_class(bool(exchange), "-exchange")
-            self.refresh()
+        self._row, self._exchange, self._standing = row, exchange, standing
+        self.set_class(bool(exchange), "-exchange")
 
     def render_line(self, y: int) -> Strip:
         """Draw a line."""
@@ -150,7 +142,7 @@ class _Header(Widget):
             return super().render_line(y)
         row = self._row
         if row is None:
-            return line([(" " + (self._nothing, NOTHING[1])[y], palette.style("muted"))], width, self.rich_style)
+            return line([(" " + (self.nothing, NOTHING[1])[y], palette.style("muted"))], width, self.rich_style)
         return line(self._first(row, width) if y == 0 else self._second(row, width), width, self.rich_style)
 
     def _first(self, row: Row, width: int) -> Words:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
-from textual.screen import Screen
 
 from console.live.view_model import ViewModel
+from console.screens.page import ActionScreen
 from console.widgets.details import Details
 from console.widgets.session_list import SessionList
 from console.widgets.spawn_tree import SpawnTree
-from console.widgets.status import BottomBar, NoticeLine, TitleLine, TopBar
+from console.widgets.status import NoticeLine, TitleLine, TopBar
 from console.widgets.transcript_pane import TranscriptPane
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ class Parts:
         find: Where words to find in the transcript are written.
     """
 
-    def __init__(self, screen: Screen[None], view_model: ViewModel) -> None:
+    def __init__(self, screen: ActionScreen[None], view_model: ViewModel) -> None:
         self._screen = screen
         self._view_model = view_model
-        self.top = TopBar()
+        self.top = TopBar(view_model)
         self.standing = NoticeLine(id="standing")
         self.list_title = TitleLine(id="list-title")
         self.sessions = SessionList(view_model)
@@ -42,8 +42,8 @@ class Parts:
         self.spawns_title = TitleLine(id="spawns-title")
         self.spawns = SpawnTree(view_model)
         self.details = Details(view_model)
-        self.notice = NoticeLine(id="notice")
-        self.bottom = BottomBar()
+        self.notice = screen.notice
+        self.bottom = screen.bottom
         self.filter: Input | None = None
         self.find: Input | None = None
 

@@ -35,17 +35,9 @@ class Picture(Duty):
 
     # The edges
 
-    def show_counts(self) -> None:
-        """Draw how the fleet is doing; once a second is enough for that."""
-        view_model, top = self._view_model, self._parts.top
-        now, rates = view_model.now_ms(), view_model.rates
-        stuck = view_model.deliveries.stuck
-        top.show(dict(view_model.book.counts), stuck, rates.tokens_a_minute(now), rates.dollars_an_hour(now))
-        top.show_where(view_model.gateway.connections(), view_model.wall_ms(), self._shell.where)
-
     def show_connections(self) -> None:
         """Draw what is said of the ways to the gateways, and what depends on them."""
-        self.show_counts()
+        self._parts.top.show()
         self._parts.notice.heed(self._view_model.gateway.connections())
         self._parts.sessions.refresh()
         self.show_session()
@@ -63,7 +55,7 @@ class Picture(Duty):
             about += ", order held"
         number = f"{shown} of {total}" if shown != total else str(total)
         parts.list_title.show("SESSIONS", about, number, focused=focused is parts.sessions)
-        parts.sessions.explain(self._nothing())
+        parts.sessions.why_empty = self._nothing()
         if parts.main.key is None:
             parts.main.show_first(book.name_of(self._position.draft_key), is_first=not total)
         row = self._position.row
@@ -71,7 +63,7 @@ class Picture(Duty):
         name = f"of {row.name}" if row is not None else ""
         parts.spawns_title.show("SPAWNS", name, str(children), focused=focused is parts.spawns)
         self._screen.set_class(bool(children), "-spawns")
-        parts.details.show(row)
+        parts.details.row = row
         self._show_keys(focused.id if focused is not None else None)
 
     def _show_keys(self, focused: str | None) -> None:
@@ -176,7 +168,7 @@ class Picture(Duty):
             pane.view.tick()
         if parts.sessions.held:
             self.show_rows(set())
-        self.show_counts()
+        self._parts.top.show()
         if self._view_model.silent_ms(parts.main.key or "") is not None:
             self.show_session()
         self.show_edges()

@@ -1,9 +1,8 @@
 """Where the operator is on the watch screen: which pane has the keys, and which session they are about."""
 
-from textual.screen import Screen
-
 from console.actions import ACTIONS, Action, Pane, State
 from console.live.rows import Row
+from console.screens.page import ActionScreen
 from console.screens.watch.parts import Parts
 from console.shell import Shell
 from console.widgets.transcript_view import TranscriptView
@@ -16,7 +15,7 @@ class Position:
         actions: The table of actions with the operator's keys in it.
     """
 
-    def __init__(self, screen: Screen[None], shell: Shell, parts: Parts) -> None:
+    def __init__(self, screen: ActionScreen[None], shell: Shell, parts: Parts) -> None:
         self.actions: tuple[Action, ...] = ACTIONS
         self.screen = screen
         self.shell = shell

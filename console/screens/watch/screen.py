@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 
 from console.actions import ACTIONS
 from console.live.changes import Changes
-from console.screens.too_small import BREAKPOINTS, cover
+from console.screens.page import ActionScreen, bindings
+from console.screens.too_small import BREAKPOINTS
 from console.screens.watch.navigation import Navigation
 from console.screens.watch.open_sessions import OpenSessions
 from console.screens.watch.parts import Parts
@@ -21,7 +21,6 @@ from console.screens.watch.transcript_commands import TranscriptCommands
 from console.screens.watch.writing import Writing
 from console.shell import Shell
 from console.widgets.line_list import LineList
-from console.widgets.status import Tone
 from console.widgets.transcript_pane import TranscriptPane
 from console.widgets.transcript_view import TranscriptView
 
@@ -34,7 +33,7 @@ COMMANDS = (Navigation, SessionCommands, TranscriptCommands)
 """The classes whose methods `do_<id>` are what the actions do."""
 
 
-class WatchScreen(Screen[None]):
+class WatchScreen(ActionScreen[None]):
     """The watch screen: joins its parts, what is drawn into them, and what the keys do.
 
     Args:
@@ -42,28 +41,20 @@ class WatchScreen(Screen[None]):
     """
 
     AUTO_FOCUS = "#sessions"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(action.keys, f"do('{action.id}')", action.title, show=False, id=action.id, priority=action.id == "quit")
-        for action in ACTIONS
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
 
     def __init__(self, shell: Shell, columns: int) -> None:
         super().__init__(classes=next(name for least, name in reversed(BREAKPOINTS) if columns >= least))
-        self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
         self.shell = shell
-        self.view_model = view_model = shell.view_model
-        self.parts = Parts(self, view_model)
+        self.view_model = shell.view_model
+        self.parts = Parts(self, shell.view_model)
         self.position = position = Position(self, shell, self.parts)
         self.picture = Picture(position)
         self.writing = Writing(position)
         self.open_sessions = OpenSessions(position, self.picture, self.writing)
         self.navigation = Navigation(position, self.open_sessions)
         self.transcript_commands = TranscriptCommands(position)
-        self._commands = (
-            self.navigation,
-            self.transcript_commands,
-            SessionCommands(position, self.open_sessions),
-        )
+        self.doers = (self.navigation, self.transcript_commands, SessionCommands(position, self.open_sessions))
 
     def compose(self) -> ComposeResult:
         """Put the parts in their places."""
@@ -76,7 +67,7 @@ class WatchScreen(Screen[None]):
         sessions.show((), place=True, now=self.shell.monotonic())
         if sessions.selected is not None:
             await self.open_sessions.open(sessions.selected)
-        self.picture.show_counts()
+        self.parts.top.show()
         self.picture.show_edges()
 
     async def complete(self) -> None:
@@ -105,7 +96,7 @@ class WatchScreen(Screen[None]):
             parts.sessions.release()
             picture.show_gone()
             self.open_sessions.place()
-            picture.show_counts()
+            parts.top.show()
         elif changes.rows:
             picture.show_rows(changes.rows)
         for pane in parts.panes:
@@ -119,20 +110,9 @@ class WatchScreen(Screen[None]):
         if parts.main.key is None and (changes.all or self.position.draft_key in changes.rows):
             self.open_sessions.open_selected()
 
-    def say(self, sentence: str, tone: Tone = "muted") -> None:
-        """Show what came of an action."""
-        self.parts.notice.say(sentence, tone)
-
-    def action_do(self, action_id: str) -> None:
-        """Do an action of the table, or say why it does not work now."""
-        action = next(action for action in ACTIONS if action.id == action_id)
-        reason = action.why_not(self.position.state)
-        if reason is not None:
-            self.say(reason, "warning")
-            return
-        self.say("")
-        name = f"do_{action_id.replace('-', '_')}"
-        next(getattr(commands, name) for commands in self._commands if hasattr(commands, name))()
+    def why_not(self, action_id: str) -> str | None:
+        """Return why an action does not work now, None when it does."""
+        return next(action for action in ACTIONS if action.id == action_id).why_not(self.position.state)
 
     # The lists
 
@@ -204,7 +184,3 @@ class WatchScreen(Screen[None]):
         if self.parts.main.key is None:
             self.open_sessions.open_selected()
         self.picture.show_edges()
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Say so when there is no room for anything."""
-        cover(self.shell, event.size)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from console.live.rows import Row, runs_of
 from console.live.text.words import counted
-from console.operations import Doing, Order, Outcome, failed, load_dispatch, sent, spawned
+from console.operations import Doing, Order, Outcome, load_dispatch, sent, spawned
 from console.screens.watch.open_sessions import OpenSessions
 from console.screens.watch.position import Duty, Position
 from core.gateway import Action as GatewayAction
@@ -79,11 +79,11 @@ class SessionCommands(Duty):
 
         if tool == "sessions_send":
             self._parts.notice.say("sending …")
-        self._run(call(), done)
+        self._screen.run_deed(call(), done)
 
     def do_policy(self) -> None:
         """Turn the send policy on."""
-        self._run(self._shell.operations.next_policy(self._subject().session))
+        self._screen.run_deed(self._shell.operations.next_policy(self._subject().session))
 
     def do_abort(self) -> None:
         """Stop the runs of a session and of its sub-agents, after asking."""
@@ -98,7 +98,7 @@ class SessionCommands(Duty):
 
     def do_archive(self) -> None:
         """Archive, or bring back."""
-        self._run(self._shell.operations.archive(self._subject().session))
+        self._screen.run_deed(self._shell.operations.archive(self._subject().session))
 
     def do_reset(self) -> None:
         """Start an empty transcript, after asking."""
@@ -125,31 +125,16 @@ class SessionCommands(Duty):
 
     def do_export(self) -> None:
         """Write the transcript to a file."""
-        self._run(self._shell.operations.export(self._subject().session, Path.cwd()))
+        self._screen.run_deed(self._shell.operations.export(self._subject().session, Path.cwd()))
 
     def _ask(self, title: str, text: str, answer: str, do: Callable[[], Doing]) -> None:
-        from console.screens.confirm import Choice, Confirm
-
-        choice = Choice("y", answer, "yes")
+        from console.screens.confirm import Confirm
 
         def answered(given: str | None) -> None:
-            if given == choice.answer:
-                self._run(do())
+            if given is not None:
+                self._screen.run_deed(do())
 
-        self._shell.push_screen(Confirm(title, text, [choice]), answered)
-
-    def _run(self, deed: Doing, done: Callable[[Outcome], object] = lambda _: None) -> None:
-        """Do something in the background and say what came of it."""
-
-        async def run() -> None:
-            try:
-                outcome = await deed
-            except (SwitchboardError, OSError) as error:
-                outcome = failed(error)
-            self._parts.notice.say(outcome.sentence, outcome.tone)
-            done(outcome)
-
-        self._screen.run_worker(run(), group="deeds")
+        self._shell.push_screen(Confirm(title, text, {"y": answer}), answered)
 
     def _subject(self) -> Row:
         row = self._position.subject
