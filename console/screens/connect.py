@@ -95,8 +95,7 @@ class ConnectScreen(Page):
 
     def do_disconnect(self) -> None:
         """End a connection."""
-        name = self._current.name
-        self.run_worker(self._disconnect(name), group="deeds")
+        self.run_worker(self._disconnect(self._current.name), group="deeds")
 
     async def _disconnect(self, name: str) -> None:
         await self._gateways.disconnect(name)
@@ -116,10 +115,6 @@ class ConnectScreen(Page):
     def _chosen(self) -> None:
         self.action_do("only")
 
-    @on(LineList.Moved)
-    def _moved(self) -> None:
-        self._show()
-
     # What is shown
 
     @property
@@ -128,6 +123,7 @@ class ConnectScreen(Page):
         assert current is not None, "an action that needs one is refused without"
         return current
 
+    @on(LineList.Moved)
     def _show(self) -> None:
         self.list.show(self._gateways.entries())
         shown = sum(entry.shown for entry in self.list.items)

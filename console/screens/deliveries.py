@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical, VerticalScroll
@@ -164,34 +164,24 @@ class DeliveriesScreen(Page):
         else:
             self.dismiss(None)
 
-    @on(Input.Changed)
-    def _narrow(self) -> None:
-        self._show()
-
     @on(Input.Submitted)
     def _narrowed(self) -> None:
         self.list.focus()
         if not self._filter.value:
             self.remove_class("-filtering")
 
-    @on(LineList.Moved)
-    def _moved(self) -> None:
-        self._show_text()
-
     @on(LineList.Chosen)
     def _chosen(self) -> None:
         self.action_do("open")
 
-    def on_descendant_focus(self) -> None:
-        """Show the keys of the field, or of the list."""
-        self._show_edges()
-
     # What is shown
 
+    @on(Input.Changed)
     def _show(self) -> None:
         self.list.narrow(self.view_model.deliveries.newest_first(), self._filter.value)
         self._show_text()
 
+    @on(LineList.Moved)
     def _show_text(self) -> None:
         current = self.list.current
         text = current.text if current is not None else ""
@@ -205,7 +195,9 @@ class DeliveriesScreen(Page):
         self._reason.display = cell_len(reason) > self.list.size.width - 4  # cut in the list
         self._show_edges()
 
+    @on(events.DescendantFocus)
     def _show_edges(self) -> None:
+        """Show the titles, and the keys of the field or of the list."""
         self.set_class(not self.list.total, "-empty")
         current, shown, total = self.list.current, self.list.count, self.list.total
         about = f"/{self._filter.value}" if self._filter.value else "newest first"
@@ -218,16 +210,12 @@ class DeliveriesScreen(Page):
         if current is not None:
             where = f"{self.view_model.book.name_of(current.key)} → {address_words(current)}"
             account = f" as {current.account_id}" if current.account_id else ""
-            when = (
-                f"recorded {self._ago(current, current.created_at)}, changed {self._ago(current, current.updated_at)}"
-            )
+            now = self.view_model.now_ms(current.key)
+            when = f"recorded {ago(now - current.created_at)}, changed {ago(now - current.updated_at)}"
             self._about.show("TEXT", where + account, when, focused=False)
         else:
             self._about.show("TEXT", "", "", focused=False)
         self.show_keys([("↵", "to the list"), ("esc", "all deliveries")] if self._filter.has_focus else ())
-
-    def _ago(self, delivery: Delivery, then: int) -> str:
-        return ago(self.view_model.now_ms(delivery.key) - then)
 
     def _tick(self) -> None:
         self.list.refresh()

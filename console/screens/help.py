@@ -15,10 +15,8 @@ MOVING: tuple[tuple[str, str], ...] = (
     ("g G", "First and last; in a transcript G follows what is said"),
     ("^d ^u", "Move by a screenful"),
 )
-READING: tuple[tuple[str, str], ...] = (
+IN_TRANSCRIPTS: tuple[tuple[str, str], ...] = (
     ("↵ space", "In a transcript: fold a tool's answer, go to where a message came from"),
-)
-COMPOSING: tuple[tuple[str, str], ...] = (
     ("↵", "While writing: send"),
     ("^j", "While writing: a new line"),
     ("↑ ↓", "While writing: what was sent before"),
@@ -38,7 +36,7 @@ class Help(Dialog[None]):
 
     def __init__(self, entries: Iterable[tuple[str, str, str]], *, writing: bool = True) -> None:
         super().__init__()
-        more = (*MOVING, *READING, *COMPOSING) if writing else MOVING
+        more = (*MOVING, *IN_TRANSCRIPTS) if writing else MOVING
         self._entries = [*entries, *((key, help_, "") for key, help_ in more)]
         self._keys = _Keys()
 

@@ -79,10 +79,7 @@ class ActionScreen(Screen[T]):
 
 
 class Page(ActionScreen[str]):
-    """A screen that shows one thing whole; it ends with the key of the session to go to, or None.
-
-    Whoever derives from it has a table of actions, and for each a method `do_<id>`.
-    """
+    """A screen that shows one thing whole; it ends with the key of the session to go to, or None."""
 
     TABLE: tuple[Action, ...] = (BACK, HELP)
 

@@ -141,8 +141,7 @@ class PolicyScreen(Page):
 
     def do_policy(self) -> None:
         """Turn the send policy on."""
-        subject = self.subject
-        self.run_deed(self._next_policy(subject.session))
+        self.run_deed(self._next_policy(self.subject.session))
 
     async def _next_policy(self, session: Session) -> Outcome:
         try:
@@ -178,18 +177,10 @@ class PolicyScreen(Page):
     def _chosen(self) -> None:
         self.action_do("open")
 
-    @on(LineList.Moved)
-    def _moved(self) -> None:
-        self._show_edges()
-
     @on(SessionField.Taken)
     def _taken(self) -> None:
         self._look_at(self._field.value)
         self.sheets[0].focus()
-
-    def on_descendant_focus(self) -> None:
-        """Show the keys of the field, or of the columns."""
-        self._show_edges()
 
     @on(_KeyField.Edited)
     def _edited(self) -> None:
@@ -251,10 +242,12 @@ class PolicyScreen(Page):
             sheet.show(facts)
         self._show_edges()
 
+    @on(LineList.Moved)
+    @on(events.DescendantFocus)
     def _show_edges(self) -> None:
+        """Show the title, and the keys of the field or of the columns."""
         subject = self.subject
-        count = len(self.facts.overridden)
-        words = counted(count, "override")
+        words = counted(len(self.facts.overridden), "override")
         about = f"{subject.name}  {clean_line(subject.bare, 200)}" if subject.name != subject.bare else subject.name
         about = f"{self.view_model.place_of(subject.key)}  {about}".lstrip()
         self.title_line.show("POLICY", about, words, focused=isinstance(self.focused, Sheet))

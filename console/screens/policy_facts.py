@@ -88,19 +88,20 @@ class PolicyFacts:
         for line in rule_lines(policy, subject):
             mark = DECIDES if line.standing == "decides" else line.standing
             colour = COLOURS[line.action] if line.standing else "muted"
-            facts.append(Fact(f"rule {line.number}", f"{_sign(line.action)} {line.words}", colour, mark=mark))
+            facts.append(Fact(f"rule {line.number}", f"{fit(SIGNS[line.action], 8)} {line.words}", colour, mark=mark))
         decision = subject.decision
         decides = decision is not None and not decision.override and decision.reason == "default"
-        default = SIGNS[policy.default]
-        facts.append(
-            Fact("default", default, COLOURS[policy.default] if decides else "muted", mark=DECIDES if decides else "")
-        )
+        colour, mark = (COLOURS[policy.default], DECIDES) if decides else ("muted", "")
+        facts.append(Fact("default", SIGNS[policy.default], colour, mark=mark))
         return [*facts, *self._overrides(subject)]
 
     def _overrides(self, subject: Subject) -> list[Fact]:
         found = overridden(self._beside(subject))
         facts = [Fact("each wins over every rule", "OVERRIDES", heading=True)]
-        facts += [self._override(row, subject) for row in found]
+        for row in found:
+            mark = DECIDES if row.session.key == subject.key else ""
+            sign = SIGNS[row.session.send_policy or "allow"]
+            facts.append(Fact(sign, f"{row.name}  {row.key}", key=row.session.key, mark=mark))
         owner = split(subject.key)[0]
         waiting = {key: override for key, override in self._view_model.book.overrides.items() if split(key)[0] == owner}
         self.overridden = {row.session.key for row in found} | waiting.keys()
@@ -128,11 +129,6 @@ class PolicyFacts:
         """Return the sessions of the same gateway, about which the same rules decide."""
         owner = split(subject.key)[0]
         return [row for row in self._view_model.book.rows.values() if row.gateway == owner]
-
-    def _override(self, row: Row, subject: Subject) -> Fact:
-        override = row.session.send_policy or "allow"
-        mark = DECIDES if row.session.key == subject.key else ""
-        return Fact(SIGNS[override], f"{row.name}  {row.key}", key=row.session.key, mark=mark)
 
     def agent(self, subject: Subject) -> list[Fact]:
         """Return what the agent of the session may see, spawn and use."""
@@ -163,10 +159,6 @@ class PolicyFacts:
 def _listed(label: str, controls: tuple[str, ...]) -> list[Fact]:
     """Return one line for each control."""
     return [Fact(label if not number else "", _line(control)) for number, control in enumerate(controls)]
-
-
-def _sign(action: str) -> str:
-    return fit(SIGNS[action], 8)
 
 
 def _line(text: str) -> str:

@@ -50,14 +50,11 @@ class SearchDialog(Dialog[tuple[str, int]]):
         self.run_worker(partial(self._look, event.value), group="search", exclusive=True)
 
     @on(Input.Submitted)
+    @on(LineList.Chosen)
     def _choose(self) -> None:
         hit = self._hits.current
         if hit is not None:
             self.dismiss((hit.key, hit.seq))
-
-    @on(LineList.Chosen)
-    def _chosen(self) -> None:
-        self._choose()
 
     def action_move(self, step: int) -> None:
         """Move in the hits while the words have the focus."""

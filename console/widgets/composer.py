@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rich.style import Style
@@ -66,10 +66,6 @@ class Composer(Vertical):
             self.field.move_cursor(self.field.document.end)
         self.head.complete(text)
 
-    def use_history(self, history: Sequence[str]) -> None:
-        """Offer what was sent before, oldest first."""
-        self.field.sent = list(history)
-
     def on_click(self) -> None:
         """Write: the line above the field is part of it."""
         self.field.focus()
@@ -90,6 +86,12 @@ class Composer(Vertical):
 
 
 class _Field(TextArea):
+    """Where words are written.
+
+    Attributes:
+        sent: What was sent before, oldest first.
+    """
+
     def __init__(self, submit: Callable[[str], None]) -> None:
         super().__init__(show_line_numbers=False, soft_wrap=True, compact=True, highlight_cursor_line=False)
         self.sent: list[str] = []
@@ -185,7 +187,7 @@ def completions(text: str) -> Iterable[tuple[str, str]]:
     if not space:
         for spec in _KNOWN.values():
             if spec.name.startswith(name.lower()):
-                yield f"/{spec.name}" + (" " if spec.arguments else ""), _words(spec)
+                yield f"/{spec.name}" + (" " if spec.arguments else ""), f"{spec.arguments}   {spec.help}".lstrip()
         return
     spec = COMMANDS.get(name.lower())
     if spec is not None:
@@ -202,7 +204,3 @@ def unknown_command(text: str) -> str | None:
     nearest = difflib.get_close_matches(found[1].lower(), _KNOWN, 1)
     hint = f"did you mean /{nearest[0]}?" if nearest else f"use one of {', '.join(f'/{name}' for name in _KNOWN)};"
     return f"/{found[1]} is no command: {hint} a space before it sends it as words"
-
-
-def _words(spec: CommandSpec) -> str:
-    return f"{spec.arguments}   {spec.help}" if spec.arguments else spec.help

@@ -6,7 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.message import Message
@@ -162,13 +162,10 @@ class LineList(Lines, can_focus=True):
                 self.action_choose()
             self.move_to(index)
 
-    def on_focus(self) -> None:
-        """Show that the cursor takes keys."""
-        if self.count:
-            self.refresh_row(self.cursor)
-
-    def on_blur(self) -> None:
-        """Show that it does not."""
+    @on(events.Focus)
+    @on(events.Blur)
+    def _mark_cursor(self) -> None:
+        """Show whether the cursor takes keys."""
         if self.count:
             self.refresh_row(self.cursor)
 

@@ -78,7 +78,8 @@ class MessageLines:
         if is_announce_step(transcript, item):
             chunks = self._announce_step(transcript, item)
         elif step is not None and item.role == "assistant" and item.text.strip() in _SKIPS:
-            chunks = [self._skip(item)]
+            said, when = item.text.strip(), local_time(item.timestamp, item.timestamp)
+            chunks = [self._words(f"{when}  {self.agent_name} {_SKIPS[said]} ({said})", "muted")]
         else:
             chunks = self._message(transcript, item, step, now_ms)
         exchange = self._ending(transcript, item)
@@ -167,12 +168,6 @@ class MessageLines:
             chunks += [self._speech(block.raw, plain=True) for block in split_blocks(item.text)]
         return chunks
 
-    def _skip(self, item: Item) -> Chunk:
-        """Draw a reply by which an agent ends something instead of saying something."""
-        said = item.text.strip()
-        when = local_time(item.timestamp, item.timestamp)
-        return self._words(f"{when}  {self.agent_name} {_SKIPS[said]} ({said})", "muted")
-
     def _ending(self, transcript: Transcript, item: Item) -> Exchange | None:
         """Return the exchange that has its last message here."""
         if item.is_result and item.source is not None:
@@ -255,13 +250,8 @@ class MessageLines:
         """Return a block of words; the same one gives the same chunk, so a reply keeps its heights as it grows."""
         place = (source, plain, colour is PLAIN)
         known = self._blocks.get(place)
-        if known is None:
-            known = self._blocks[place] = self._new_speech(source, plain=plain, colour=colour)
-            if len(self._blocks) > KEPT_BLOCKS:
-                self._blocks.popitem(last=False)
-        return known
-
-    def _new_speech(self, source: str, *, plain: bool, colour: Style) -> Chunk:
+        if known is not None:
+            return known
         width = self.width - INDENT
 
         def draw() -> list[Line]:
@@ -272,7 +262,10 @@ class MessageLines:
             return [*(self._indented(line) for line in lines), *space]
 
         guess = sum(1 + len(line) // max(8, width) for line in source.rstrip("\n").split("\n"))
-        return Chunk(draw, guess + source.endswith("\n\n"))
+        chunk = self._blocks[place] = Chunk(draw, guess + source.endswith("\n\n"))
+        if len(self._blocks) > KEPT_BLOCKS:
+            self._blocks.popitem(last=False)
+        return chunk
 
     def _words(self, text: str, colour: str) -> Chunk:
         style = self.palette.style(colour)

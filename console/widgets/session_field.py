@@ -38,7 +38,8 @@ class SessionField(Vertical):
     def __init__(self, rows: Sequence[Row], value: str, nobody: str, *, id: str) -> None:  # noqa: A002 - Textual's
         super().__init__(id=id)
         self._rows = rows
-        self._keys = _as_shown(rows)
+        alone = len({row.gateway for row in rows}) == 1  # then its name does not stand in the field
+        self._keys = {split(row.session.key)[1] if alone else row.session.key: row.session.key for row in rows}
         self.input = _Entry(self._shown(value), placeholder=nobody, compact=True)
         self.matches = _Matches()
 
@@ -93,12 +94,6 @@ def is_key(name: str) -> bool:
 def _distance(name: str, asked: str) -> int:
     """Put the session first that is called just so, then those whose names begin so; the others as they stand."""
     return 0 if name == asked else 1 if name.startswith(asked) else 2
-
-
-def _as_shown(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the keys of sessions by what stands in the field for them: of one gateway alone, without its name."""
-    alone = len({row.gateway for row in rows}) == 1
-    return {split(row.session.key)[1] if alone else row.session.key: row.session.key for row in rows}
 
 
 class _Entry(Input):

@@ -62,7 +62,7 @@ class SessionList(LineList):
         due = now - self._moved_at >= HOLD_SECONDS
         self.held = place and not due and bool(self._placed)
         if place and not self.held:
-            self._place()
+            self.place()
             return
         missing, above, grown, visible = False, 0, False, self.visible_rows()
         for key in changed:
@@ -91,10 +91,6 @@ class SessionList(LineList):
             return False
         self.move_to(index)
         return True
-
-    def reveal(self, key: str) -> None:
-        """Put the cursor on a session that has no place while nobody is at it."""
-        self._place(key)
 
     def used(self, now: float) -> None:
         """Hold the order for a while: the operator is working with the list."""
@@ -171,7 +167,12 @@ class SessionList(LineList):
             return clock_span(now - row.session.started_at)
         return "queued" if row.look == "queued" else age(now - row.session.updated_at)
 
-    def _place(self, key: str | None = None) -> None:
+    def place(self, key: str | None = None) -> None:
+        """Draw all rows in their order.
+
+        Args:
+            key: Put the cursor on that session, also when it has no place while nobody is at it.
+        """
         before = self.selected
         selected = key or before
         self._book.placement.select(selected)

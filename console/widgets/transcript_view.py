@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
@@ -163,7 +164,7 @@ class TranscriptView(Lines, can_focus=True):
         if transcript is None or not len(transcript):
             return
         if self.cursor is None:
-            self.cursor = transcript.last if step < 0 else self._top_seq()
+            self.cursor = transcript.last if step < 0 else transcript.first + self._heights.at(self.scroll_offset.y)
         elif self._has_more(self.cursor, step):
             self._scroll_by(step * max(1, self.size.height // 3))
             return
@@ -244,12 +245,10 @@ class TranscriptView(Lines, can_focus=True):
             self._settle()
             self.refresh()  # it was drawn with the guesses before this was called
 
-    def on_focus(self) -> None:
-        """Show the cursor."""
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """Hide the cursor."""
+    @on(events.Focus)
+    @on(events.Blur)
+    def _mark_cursor(self) -> None:
+        """Show the cursor while the keys go here."""
         self.refresh()
 
     def tick(self) -> None:
@@ -329,10 +328,6 @@ class TranscriptView(Lines, can_focus=True):
         return []
 
     # The cursor
-
-    def _top_seq(self) -> int:
-        assert self.transcript is not None, "there is a cursor only in a transcript"
-        return self.transcript.first + self._heights.at(self.scroll_offset.y)
 
     def _neighbour(self, seq: int, step: int) -> int:
         """Return the next row in a direction that has lines."""

@@ -118,6 +118,6 @@ class OpenSessions(Duty):
                 self._parts.filter.value = ""
             placement.reset()
             sessions.release()
-            sessions.reveal(key)
+            sessions.place(key)
             self.place()
         return True

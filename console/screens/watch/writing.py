@@ -31,7 +31,7 @@ class Writing(Duty):
         composer, memory = self._parts.main.composer, self._view_model.memory
         if composer is not None:
             composer.load(memory.drafts.get(self._position.draft_key, ""))
-            composer.use_history(memory.history)
+            composer.field.sent = list(memory.history)
 
     def keep(self) -> None:
         """Keep what stands in the composer as the draft of the open session."""
@@ -91,6 +91,6 @@ class Writing(Duty):
         memory.move_to_history(key, text)
         self._shell.remember_soon()
         if composer is not None:
-            composer.use_history(memory.history)
+            composer.field.sent = list(memory.history)
             if self._position.draft_key == key:
                 composer.load(composer.text.removeprefix(text))
