@@ -1,11 +1,9 @@
 """A question before something that cannot be undone; it names what will be lost (console#dangerous-actions)."""
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingType
 
 from console.screens.dialog import Dialog, framed, words
 
@@ -16,8 +14,6 @@ class Confirm(Dialog[str]):
     Args:
         answers: Their words, by the key that gives each.
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(self, title: str, text: str, answers: Mapping[str, str]) -> None:
         super().__init__()

@@ -251,10 +251,7 @@ class _List(ItemList[Delivery]):
         """Say why there is none."""
         if self._needle:
             return ("No delivery holds these words.", "Esc shows all of them again.")
-        return (
-            "Nothing was announced yet.",
-            "What exchanges and sub-agents announce on channels stands here.",
-        )
+        return ("Nothing was announced yet.", "What exchanges and sub-agents announce on channels stands here.")
 
     def row_lines(self, index: int, width: int) -> list[Words]:
         """Return the one or two lines of a delivery."""

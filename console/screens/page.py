@@ -42,7 +42,7 @@ class ActionScreen(Screen[T]):
         self.HORIZONTAL_BREAKPOINTS = BREAKPOINTS
         self.doers: tuple[object, ...] = (self,)
         self.notice = NoticeLine(id="notice")
-        self.bottom = BottomBar()
+        self.bottom = BottomBar(id="bottom")
 
     def why_not(self, action_id: str) -> str | None:  # noqa: ARG002 - whoever derives from this says which
         """Return why an action does not work now, None when it does."""

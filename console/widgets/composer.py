@@ -144,14 +144,11 @@ class _Field(TextArea):
 class _Head(Widget):
     DEFAULT_CSS = "_Head { height: 1; }"
 
-    _words = reactive(("main", "as operator", ""))
+    words: reactive[tuple[str, str, str]] = reactive(("main", "as operator", ""))
+    """To whom a message goes, as whom, and something on the right."""
     _hints: reactive[list[tuple[str, str]]] = reactive(list[tuple[str, str]])
     has_keys = reactive(default=False)
     """What is typed goes into the field."""
-
-    def show(self, to: str, about: str, right: str) -> None:
-        """Show to whom a message goes, as whom, and something on the right."""
-        self._words = to, about, right
 
     def complete(self, text: str) -> None:
         """Show the commands that a text may become."""
@@ -166,7 +163,7 @@ class _Head(Widget):
                 more = f"  {words}" if len(self._hints) == 1 else ""
                 parts += [(written.rstrip(), palette.style("accent")), (f"{more}  ", palette.style("muted"))]
             return line(parts, width, self.rich_style)
-        to, about, right = self._words
+        to, about, right = self.words
         room = max(0, width - len(about) - len(right) - 10)
         left = f" to {to}"
         colour = "accent" if self.has_keys else "text"

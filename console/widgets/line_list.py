@@ -189,9 +189,7 @@ class ItemList(LineList, Generic[T]):
         items: What it shows.
     """
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(id=id)
-        self.items: Sequence[T] = ()
+    items: Sequence[T] = ()
 
     @property
     def current(self) -> T | None:

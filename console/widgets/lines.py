@@ -21,9 +21,8 @@ class Lines(ScrollView):
 
     DEFAULT_CSS = "Lines { height: 1fr; overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(id=id)
-        self.base = Style()
+    base = Style()
+    """The style behind the lines that are being drawn."""
 
     def set_height(self, lines: int) -> None:
         """Have that many lines to scroll through."""

@@ -184,8 +184,7 @@ class SessionList(LineList):
             self.cursor = self._index[wanted]
         self._was_empty = not self._placed
         offset = self.scroll_offset.y
-        rows = self._book.rows
-        self.set_heights([2 if rows[placed.key].words else 1 for placed in self._placed])
+        self.set_heights([self._height(placed) for placed in self._placed])
         if self.scroll_offset.y == offset:
             self._show_cursor()
         if self.selected != before:

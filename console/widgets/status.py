@@ -140,9 +140,6 @@ class BottomBar(Widget):
 
     _shown: reactive[tuple[Keys, Keys, Keys]] = reactive(((), (), ()))
 
-    def __init__(self) -> None:
-        super().__init__(id="bottom")
-
     def show(self, keys: Keys, fixed: Keys, refused: Keys = ()) -> None:
         """Show keys with their titles; the fixed ones stand on the right and are never left out.
 

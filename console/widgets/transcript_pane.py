@@ -24,10 +24,7 @@ from core.model.money import dollars
 if TYPE_CHECKING:
     from console.widgets.composer import Composer
 
-NOTHING = (
-    "Nothing to read yet.",
-    "What is said in a session shows up here, word by word.",
-)
+NOTHING = ("Nothing to read yet.", "What is said in a session shows up here, word by word.")
 
 
 class TranscriptPane(Vertical):
@@ -78,7 +75,7 @@ class TranscriptPane(Vertical):
         """Show where a first message goes: no session is open, and what is sent makes this one."""
         self.header.nothing = "No session yet." if is_first else NOTHING[0]
         if self.composer is not None:
-            self.composer.head.show(name, "as operator", "")
+            self.composer.head.words = name, "as operator", ""
             self.composer.field.placeholder = f"type a message to {name}; what you send begins it"
 
     def show_gone(self) -> None:
@@ -101,7 +98,7 @@ class TranscriptPane(Vertical):
             words = standing or "as operator"
             if policy is not None and not policy.allowed:
                 words = f"⊘ {policy.effective} by {policy.reason}"
-            self.composer.head.show(row.name, words, note)
+            self.composer.head.words = row.name, words, note
             self.composer.field.placeholder = ""
 
     def _standing(self, key: str) -> str:

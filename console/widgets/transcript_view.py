@@ -333,12 +333,8 @@ class TranscriptView(Lines, can_focus=True):
         """Return the next row in a direction that has lines."""
         assert self.transcript is not None, "there is a cursor only in a transcript"
         first, last = self.transcript.first, self.transcript.last
-        nearest = seq
-        while first <= nearest + step <= last:
-            nearest += step
-            if self._heights[nearest - first]:
-                return nearest
-        return seq
+        ahead = range(seq + 1, last + 1) if step > 0 else range(seq - 1, first - 1, -1)
+        return next((each for each in ahead if self._heights[each - first]), seq)
 
     def _has_more(self, seq: int, step: int) -> bool:
         """Whether the row goes on beyond the screen in that direction."""

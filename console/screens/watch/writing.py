@@ -51,7 +51,10 @@ class Writing(Duty):
                 self._parts.notice.say("nothing is written yet: type a message, then ↵ sends it")
             return
         if text.strip() == f"/{HELP.name}":
-            self._show_help(key, text)
+            from console.screens.help import Help
+
+            self._sent(key, text)
+            self._shell.push_screen(Help(self._position.explained()))
             return
         was_deleted = row is None and open_key is not None
         problem = DELETED if was_deleted else unknown_command(text) or view_model.gateway.refusal("send", open_key)
@@ -61,12 +64,6 @@ class Writing(Duty):
         self._outgoing.add(key, text)
         to = row.session.session_id if row is not None else key
         self._screen.run_worker(self._send(to, key, text), group="send")
-
-    def _show_help(self, key: str, text: str) -> None:
-        from console.screens.help import Help
-
-        self._sent(key, text)
-        self._shell.push_screen(Help(self._position.explained()))
 
     async def _send(self, to: str, key: str, text: str) -> None:
         """Send what stands in the composer; it is only cleared once the message is stored."""
