@@ -35,12 +35,7 @@ PROMPT_ERROR: Final = "openclaw:prompt-error"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A reset: what follows is a new transcript.
-
-    Attributes:
-        entry_id: Id of the entry that says so.
-        at: ms since the Unix epoch.
-    """
+    """A reset: what follows the entry that says so is a new transcript, begun `at` ms since the Unix epoch."""
 
     entry_id: str
     at: int

@@ -32,11 +32,7 @@ class AgentFolder:
 
     @contextlib.contextmanager
     def open(self) -> Generator[Source]:
-        """Return the agent's sessions: of the newer store, if there is one.
-
-        Raises:
-            Unavailable: It cannot be read.
-        """
+        """Return the agent's sessions: of the newer store, if there is one. Raises as the stores do."""
         if self.database is not None:
             older = self.files / openclaw_files.INDEX if self.files is not None else None
             with openclaw_sqlite.open_source(self.database, self.agent_id) as source:
@@ -76,11 +72,7 @@ def find_agents(directory: Path) -> list[AgentFolder]:
 
 
 def _held(agents: list[AgentFolder]) -> list[AgentFolder]:
-    """Refuse stores that lie elsewhere: a link may lead to what nobody meant to bring in.
-
-    Raises:
-        Invalid: A link leads out of the folder that holds the agents.
-    """
+    """Refuse links out of the folder that holds the agents: they may lead to what nobody meant to bring in."""
     for agent in agents:
         folder = agent.folder.parent.resolve()
         index = agent.files / openclaw_files.INDEX if agent.files is not None else None

@@ -150,11 +150,8 @@ def _stem(row: Entry) -> str | None:
 
 
 def _files(folder: Path, named: set[str], notes: Notes) -> tuple[_Files, Mapping[str, Path]]:
-    """Return the transcripts of a folder, and the records of runs by the stem of the transcript they lie beside.
-
-    Args:
-        named: Stems that rows name; others must be called as transcripts are.
-    """
+    """Return the transcripts of a folder, which rows name or which are called so, and the records of runs by the stem
+    of the transcript they lie beside."""
     found: dict[str, list[tuple[Path, str]]] = {}
     records: dict[str, Path] = {}
     real = folder.resolve()
@@ -220,7 +217,10 @@ def _entries(path: Path, notes: Notes) -> Iterator[Entry]:
                     words = "last lines that were only half written" if torn else "lines that cannot be read"
                     notes.add(words, f"{path.name}:{number}")
                 elif entry.get("type") == "session":
-                    _check_version(entry, path, notes)
+                    version = entry.get("version")
+                    if isinstance(version, int) and version > KNOWN_VERSION:
+                        words = f"transcripts of version {version}, newer than known: read as if they were known"
+                        notes.add(words, path.name)
                 else:
                     yield entry
     except OSError as error:
@@ -243,12 +243,6 @@ def _parse(line: bytes) -> Entry | None:
     except Invalid:
         return None
     return cast("Entry", entry) if isinstance(entry, dict) else None
-
-
-def _check_version(header: Entry, path: Path, notes: Notes) -> None:
-    version = header.get("version")
-    if isinstance(version, int) and version > KNOWN_VERSION:
-        notes.add(f"transcripts of version {version}, newer than known: read as if they were known", path.name)
 
 
 def _header(path: Path) -> Entry:

@@ -161,11 +161,7 @@ def _entries(db: sqlite3.Connection, path: Path, session_id: str, notes: Notes) 
 
 
 def _unpacked(data: bytes) -> bytes:
-    """Return what was compressed; a frame that would become larger than any message is refused.
-
-    Raises:
-        ValueError: The frame is damaged or too large.
-    """
+    """Return what was compressed; a frame that is damaged, or larger than any message, is a `ValueError`."""
     if sys.version_info >= (3, 14):
         from compression.zstd import ZstdDecompressor, ZstdError
     else:

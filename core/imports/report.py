@@ -9,11 +9,7 @@ EXAMPLES: Final = 3
 
 @dataclass(slots=True)
 class Reason:
-    """One reason for leaving something out.
-
-    Attributes:
-        examples: The first few it held for.
-    """
+    """How often a reason for leaving something out held, and the first few examples it held for."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list[str])
@@ -43,10 +39,7 @@ class Notes:
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return what `--json` prints."""
-        return [
-            {"reason": words, "count": reason.count, "examples": reason.examples}
-            for words, reason in self.reasons.items()
-        ]
+        return [{"reason": words, **asdict(reason)} for words, reason in self.reasons.items()]
 
 
 @dataclass(slots=True)

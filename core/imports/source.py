@@ -66,12 +66,7 @@ class SourceTranscript:
 
 @dataclass(frozen=True, slots=True)
 class SourceSession:
-    """A session to import.
-
-    Attributes:
-        facts: What its row there says (`read_facts`).
-        transcripts: Oldest first; the last one is the current.
-    """
+    """A session to import: what its row there says (`read_facts`), and its transcripts, the current one last."""
 
     facts: Session
     transcripts: tuple[SourceTranscript, ...]

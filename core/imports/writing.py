@@ -42,11 +42,7 @@ class Stopped(SwitchboardError):
 
 
 class Written(NamedTuple):
-    """What was written of a session.
-
-    Attributes:
-        new: It was not here before.
-    """
+    """What was written of a session, which was not here before when it is new."""
 
     new: bool
     messages: int
@@ -188,11 +184,7 @@ class _Writing:
         self._transcripts += 1
 
     def _check(self) -> None:
-        """Compare what was read so far with what is here.
-
-        Raises:
-            Left: It is not the beginning of this session.
-        """
+        """Leave a session alone that does not begin with what is here."""
         self._checked = True
         here, db = self._here, self._tx.db
         if here is None:

@@ -1,6 +1,7 @@
 """Who may do what: tokens, scopes, the lock-out after wrong tokens, and which web pages may ask (G8,
 architecture#threats)."""
 
+import contextlib
 import hashlib
 import hmac
 import ipaddress
@@ -216,7 +217,10 @@ class Sites:
             raise Forbidden("this is not the Host of the gateway: set gateway.publicOrigin to the name it is used by")
         if origin is None or _origin(origin) in self.origins:
             return
-        if _place(origin) != (host or "").lower():
+        place = None
+        with contextlib.suppress(ValueError):  # then it is no URL
+            place = urlsplit(origin).netloc.lower()
+        if place != (host or "").lower():
             raise Forbidden("this Origin may not use the gateway: name it in gateway.controlUi.allowedOrigins")
 
 
@@ -261,14 +265,6 @@ def _host_name(host: str) -> str:
         return (parts.hostname or "").lower() if usable else ""
     except ValueError:
         return ""
-
-
-def _place(origin: str) -> str | None:
-    """Return host and port of an origin, None when it is no URL."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return None
 
 
 def _origin(text: str) -> str:

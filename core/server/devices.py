@@ -109,10 +109,13 @@ class Devices:
         Args:
             issuers: The names of the gateway's tokens in force.
         """
-        device, given = self._read().get(device_id), _digest(token)
-        for kept in device.tokens if device is not None else ():
+        devices, given = self._read(), _digest(token)
+        if (device := devices.get(device_id)) is None:
+            return None
+        for kept in device.tokens:
             if hmac.compare_digest(given, kept.hash) and kept.issuer in issuers:
-                self._used(device_id, kept, now_ms)
+                tokens = tuple(replace(kept, used_at=now_ms) if each is kept else each for each in device.tokens)
+                devices[device_id] = replace(device, tokens=tokens)  # it reaches the disk with the next change
                 return kept
         return None
 
@@ -172,12 +175,6 @@ class Devices:
             await self._write(devices)
         for device_id in known.keys() - devices.keys():
             self.on_revoked(device_id)
-
-    def _used(self, device_id: str, used: StoredToken, now_ms: int) -> None:
-        """Note that a token is used; it reaches the disk with the next change of the file."""
-        device = self._read()[device_id]
-        tokens = tuple(replace(used, used_at=now_ms) if each is used else each for each in device.tokens)
-        self._read()[device_id] = replace(device, tokens=tokens)
 
     async def _write(self, devices: dict[str, PairedDevice]) -> None:
         text = json_codec.encode_indented({"version": 2, "devices": [_as_json(device) for device in devices.values()]})

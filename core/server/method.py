@@ -11,12 +11,7 @@ from core.server.conversation.client import Client
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Two answers to one request: the second one follows on the same id.
-
-    Attributes:
-        payload: The first one.
-        second: Makes the second one.
-    """
+    """Two answers to one request: `payload`, and what `second` makes, which follows on the same id."""
 
     payload: Any
     second: Callable[[], Awaitable[Any]]

@@ -7,11 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 
 class _Kind(NamedTuple):
-    """What a number is.
-
-    Attributes:
-        label: The name of its one label; empty when it has none.
-    """
+    """What a number is, with the name of its one label, if it has one."""
 
     type: Literal["counter", "gauge"]
     words: str

@@ -51,6 +51,13 @@ class MethodParams(BaseModel):
         return {name: value for name, value in found.items() if value is not None or name not in defaults}
 
 
+class KeyParams(MethodParams):
+    """Parameters of what concerns one session; `agent_id` says whose session a short form of the key is."""
+
+    key: str
+    agent_id: str | None = None
+
+
 class ClosedParams(MethodParams):
     """Parameters of a change that must not be done in part: a property that means nothing here is refused."""
 

@@ -59,11 +59,8 @@ async def dispatch(gateway: Gateway, caller: Caller, name: str, arguments: Mappi
 
 
 async def run_here(gateway: Gateway, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a tool over the port, for a gateway that has one of its own and does not run it for this call.
-
-    Raises:
-        SwitchboardError: As `dispatch` does.
-    """
+    """Run a tool over the port, for a gateway that has one of its own and does not run it for this call; raises as
+    `dispatch` does."""
     params = _read(name, arguments)
     try:
         return await _run(gateway, caller, name, params)

@@ -4,9 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from core.gateway import Gateway
-from core.model.access import Operator
-from core.server.auth import Access
 from core.server.context import ServerContext
 from core.server.conversation.handshake import Admitted
 from core.server.conversation.sender import FrameSender
@@ -50,6 +47,11 @@ class Client:
 
     Attributes:
         admitted: What the handshake found.
+        gateway: The gateway that is served.
+        access: What the client may do.
+        caller: The client as the port sees it.
+        caps: What it says it can do.
+        device_id: The device that it is on, None for a client without one.
         out: What is sent to it.
         events: What tells it of sessions and runs; None until `begin_events`.
         feeds: Its feeds of the port's own events.
@@ -68,6 +70,12 @@ class Client:
         self.id: Final = client_id
         self.context: Final = context
         self.admitted: Final = admitted
+        self.gateway: Final = context.gateway
+        self.access: Final = admitted.access
+        self.caller: Final = admitted.access.caller()
+        self.caps: Final = frozenset(admitted.params.caps)
+        device = admitted.params.device
+        self.device_id: Final = device.id if device is not None else None
         self.out: Final = out
         self.events: EventPump | None = None
         self.feeds: Final = Feeds(out, tasks, context.limits.subscriptions)
@@ -75,32 +83,6 @@ class Client:
         self._tasks = tasks
         self._end = end
         self._since = context.gateway.now_ms()
-
-    @property
-    def gateway(self) -> Gateway:
-        """The gateway that is served."""
-        return self.context.gateway
-
-    @property
-    def access(self) -> Access:
-        """What the client may do."""
-        return self.admitted.access
-
-    @property
-    def caller(self) -> Operator:
-        """The client as the port sees it."""
-        return self.access.caller()
-
-    @property
-    def caps(self) -> frozenset[str]:
-        """What the client says it can do."""
-        return frozenset(self.admitted.params.caps)
-
-    @property
-    def device_id(self) -> str | None:
-        """The device that it is on, None for a client without one."""
-        device = self.admitted.params.device
-        return device.id if device is not None else None
 
     def begin_events(self) -> EventPump:
         """Return what tells the client of sessions and runs; it begins when it is first needed."""

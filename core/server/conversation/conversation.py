@@ -61,6 +61,7 @@ class Conversation:
         self._context = context
         self._transport = transport
         self._may_pair = may_pair
+        self._tick_seconds = LOCAL_TICK_SECONDS if transport.trusted else TICK_SECONDS
         self._on_admitted = on_admitted
         self._client: Client | None = None
         self._out = FrameSender(context, transport, self._let_go)
@@ -170,10 +171,6 @@ class Conversation:
         self.end(code, str(error.get("message", ""))[:120])
 
     # Signs of life
-
-    @property
-    def _tick_seconds(self) -> float:
-        return LOCAL_TICK_SECONDS if self._transport.trusted else TICK_SECONDS
 
     async def _tick(self, client: Client) -> None:
         context = self._context

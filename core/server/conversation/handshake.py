@@ -76,12 +76,7 @@ class ConnectParams(_Open):
 
 
 class HandshakeRefused(Exception):
-    """The handshake ends here.
-
-    Attributes:
-        error: The `error` of the answer.
-        code: With which the connection is closed.
-    """
+    """The handshake ends here, with the `error` of the answer and the code with which the connection is closed."""
 
     def __init__(self, error: Mapping[str, Any], code: int = CLOSE_REFUSED) -> None:
         super().__init__(str(error.get("message", "")))
@@ -212,11 +207,7 @@ async def _access(
 async def _pair(
     context: ServerContext, transport: Transport, params: ConnectParams, access: Access, issuer: str
 ) -> tuple[str, int]:
-    """Give a device that presented the gateway's token one of its own (protocol#pairing).
-
-    Raises:
-        Unavailable: There is no room for it, or it cannot be written.
-    """
+    """Give a device that presented the gateway's token one of its own (protocol#pairing)."""
     device, client, now = params.device, params.client, context.gateway.now_ms()
     assert device is not None, "it is a device that is paired"
     name, network = client.display_name or client.id, network_of(transport.peer)

@@ -37,11 +37,7 @@ EVENTS: Final = (
 
 
 async def hello(client: Client, tick_seconds: float) -> dict[str, Any]:
-    """Return the payload of `hello-ok`.
-
-    Args:
-        tick_seconds: Between two signs of life to this client.
-    """
+    """Return the payload of `hello-ok` for a client that gets a sign of life every `tick_seconds`."""
     context, admitted = client.context, client.admitted
     auth: dict[str, Any] = {
         "method": admitted.method,

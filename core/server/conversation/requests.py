@@ -30,11 +30,7 @@ _log = logging.getLogger("switchboard.server")
 
 
 class Requests:
-    """What one client asks.
-
-    Args:
-        tasks: Those of the conversation.
-    """
+    """What one client asks, answered in tasks of its conversation."""
 
     def __init__(self, client: Client, tasks: Tasks) -> None:
         self._client = client

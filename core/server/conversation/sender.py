@@ -26,11 +26,7 @@ def max_buffered(context: ServerContext) -> int:
 
 
 class FrameSender:
-    """What is sent to one client.
-
-    Args:
-        let_go: Ends the conversation with a client that reads too slowly.
-    """
+    """What is sent to one client; `let_go` ends the conversation with one that reads too slowly."""
 
     def __init__(self, context: ServerContext, transport: Transport, let_go: Callable[[], None]) -> None:
         self._context = context

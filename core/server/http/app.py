@@ -72,12 +72,11 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         started = False
-
         guest = guest_of(HTTPConnection(scope))
 
         async def counted(message: Message) -> None:
             nonlocal started
-            if guest is not None and guest.gone and message["type"].startswith("http."):
+            if guest.gone and message["type"].startswith("http."):
                 return  # asyncio warns of each write that nobody gets
             if message["type"] == "http.response.start":
                 started = True

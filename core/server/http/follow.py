@@ -85,7 +85,7 @@ class Follow:
     ref: str
     limit: int
     include_tools: bool
-    guest: Guest | None
+    guest: Guest
     _key: str = ""
     _session_id: str = ""
     _seq: int = 0
@@ -125,10 +125,10 @@ class Follow:
 
         async def put(chunk: bytes) -> None:
             async with sending:  # nothing comes between the parts of an event
-                self._hold(len(chunk))
+                self.guest.hold(len(chunk))
                 for start in range(0, len(chunk), PIECE):
                     await send({"type": "http.response.body", "body": chunk[start : start + PIECE], "more_body": True})
-                self._hold(0)
+                self.guest.hold(0)
 
         context.metrics.add("followers")
         context.farewells.add(farewell)
@@ -247,17 +247,13 @@ class Follow:
                 return shared.page
 
             async for messages, upto in forwards(read, self._seq, last_seq, _STEP):
-                if self.guest is not None and self.guest.gone:
+                if self.guest.gone:
                     return
                 for message in messages:
                     if self._seq < message.seq and (chunk := self._message(message)):
                         await put(chunk)
                 self._seq = max(self._seq, upto)
                 del messages  # they are not held while the next ones are waited for
-
-    def _hold(self, size: int) -> None:
-        if self.guest is not None:
-            self.guest.hold(size)
 
     def _message(self, message: Message) -> bytes:
         """Return the event of a message, which is the place then; empty for what is not asked for."""

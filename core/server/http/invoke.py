@@ -39,7 +39,7 @@ async def invoke(context: ServerContext, request: Request) -> Json:
     except TooLarge as error:
         return problem(request.url.path, 413, "invalid_request", error.message)
     finally:
-        _hold(request, 0)
+        guest_of(request).hold(0)
     name, args = body.get("tool", body.get("name")), body.get("args", {})
     session_key = body.get("sessionKey")
     if not isinstance(name, str) or not name:
@@ -55,11 +55,7 @@ async def invoke(context: ServerContext, request: Request) -> Json:
 
 
 def _once(in_body: object, in_header: str | None) -> str | None:
-    """Return the idempotency key of a request.
-
-    Raises:
-        Invalid: It is none, or there are two.
-    """
+    """Return the idempotency key of a request, from either place."""
     if in_body is not None and in_header is not None and in_body != in_header:
         raise Invalid("tools.invoke: idempotencyKey and the header Idempotency-Key differ: give one of them")
     key = in_body if in_body is not None else in_header
@@ -69,13 +65,7 @@ def _once(in_body: object, in_header: str | None) -> str | None:
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """Read the body.
-
-    Raises:
-        TooLarge: It holds more than `limit` bytes.
-        Invalid: It does not come in time.
-        Unavailable: The client went away.
-    """
+    """Read the body; raises `TooLarge` when it holds more than `limit` bytes."""
     if int(request.headers.get("content-length", "0")) > limit:
         raise TooLarge(f"the request is larger than {limit} bytes")
     body = bytearray()
@@ -83,7 +73,7 @@ async def _body(request: Request, limit: int) -> bytes:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
-                _hold(request, len(body))
+                guest_of(request).hold(len(body))
                 if len(body) > limit:
                     raise TooLarge(f"the request is larger than {limit} bytes")
     except TimeoutError:
@@ -91,12 +81,6 @@ async def _body(request: Request, limit: int) -> bytes:
     except ClientDisconnect:
         raise Unavailable("the client went away") from None
     return bytes(body)
-
-
-def _hold(request: Request, size: int) -> None:
-    """Note how much of a request waits in memory."""
-    if (guest := guest_of(request)) is not None:
-        guest.hold(size)
 
 
 def _fields(body: bytes) -> dict[str, Any]:

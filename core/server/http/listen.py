@@ -100,11 +100,7 @@ class Door:
         self.port: Final[int] = self.socket.getsockname()[1]
 
     def url(self, scheme: str = "http") -> str:
-        """Return where it is reached from this machine.
-
-        Args:
-            scheme: `http` or `ws`; with TLS it becomes `https` or `wss`.
-        """
+        """Return where it is reached from this machine; with TLS the scheme, `http` or `ws`, gets an `s`."""
         everywhere = ipaddress.ip_address(self.place.host).is_unspecified
         host = ("::1" if ":" in self.place.host else "127.0.0.1") if everywhere else self.place.host
         secure = "s" if self.tls is not None else ""

@@ -51,15 +51,14 @@ class Shared:
         self._parts: WeakValueDictionary[int, Made] = WeakValueDictionary()
 
     @contextlib.contextmanager
-    def taken(self, guest: Guest | None) -> Generator[None]:
+    def taken(self, guest: Guest) -> Generator[None]:
         """Hold it for a client."""
-        if guest is not None:
-            self._takers.add(guest)
-            self._budget.hold(self, weight(self.page.messages))
+        self._takers.add(guest)
+        self._budget.hold(self, weight(self.page.messages))
         try:
             yield
         finally:
-            self._takers.discard(guest)  # pyright: ignore[reportArgumentType] - None is not in it
+            self._takers.discard(guest)
             if not self._takers:
                 self._budget.hold(self, 0)
 
@@ -68,7 +67,7 @@ class Shared:
         for guest in list(self._takers):
             guest.drop()
 
-    async def pieces(self, guest: Guest | None) -> AsyncIterator[bytes]:
+    async def pieces(self, guest: Guest) -> AsyncIterator[bytes]:
         """Return the page as the history route answers it, for one client, in pieces; others are served in between.
 
         `messages` is `items` again, for older clients.
@@ -78,15 +77,13 @@ class Shared:
             part = self._parts.get(place) or self._made(place)
             self._parts[place] = part
             for start in range(0, len(part.data), PIECE):
-                if guest is not None and guest.gone:
+                if guest.gone:
                     return
-                if guest is not None:
-                    guest.hold(min(len(part.data), 2 * PIECE))
+                guest.hold(min(len(part.data), 2 * PIECE))
                 yield part.data[start : start + PIECE]
                 await asyncio.sleep(0)
             place = part.upto
-        if guest is not None:
-            guest.hold(0)
+        guest.hold(0)
 
     def _made(self, place: int) -> Made:
         """Make the JSON from one message on, of as many as fit in a piece, and of one at least."""
@@ -109,11 +106,8 @@ class Shared:
 
 
 class Pages:
-    """The pages that are being sent: whoever asks for the same one meanwhile gets the same.
-
-    Args:
-        making: Pages are read so many at once; the others are served in between.
-    """
+    """The pages that are being sent: whoever asks for the same one meanwhile gets the same. So many as `making` allows
+    are read at once; the others are served in between."""
 
     def __init__(self, gateway: Gateway, rows: RowEncoder, budget: Budget, making: asyncio.Semaphore) -> None:
         self._gateway = gateway
@@ -140,7 +134,7 @@ class Pages:
             return found
 
 
-async def send_page(shared: Shared, guest: Guest | None, _scope: Scope, _receive: Receive, send: Send) -> None:
+async def send_page(shared: Shared, guest: Guest, _scope: Scope, _receive: Receive, send: Send) -> None:
     """Send a page as the answer of the history route; with the first two arguments an ASGI application."""
     with shared.taken(guest):
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})

@@ -62,13 +62,9 @@ class _Unstuck(asyncio.Protocol):
 
 
 class Http(_Unstuck, H11Protocol):
-    """HTTP for clients that may be slow, stuck or silent on purpose.
+    """HTTP for clients that may be slow, stuck or silent on purpose."""
 
-    Args:
-        guests: Where the connection is counted.
-    """
-
-    guest: Guest | None = None
+    guest: Guest
     _watch: asyncio.TimerHandle | None = None
 
     def __init__(self, guests: Guests, config: Config, server_state: ServerState) -> None:
@@ -85,14 +81,13 @@ class Http(_Unstuck, H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Count it no longer."""
         _cancel(self._watch)
-        if self.guest is not None:
-            self.guest.leave()
+        self.guest.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take in what came; whole requests are answered."""
         super().data_received(data)
-        if self.guest is not None and not self._at_work():
+        if not self._at_work():
             self.guest.hold(len(self.conn.trailing_data[0]))
 
     def eof_received(self) -> None:
@@ -246,11 +241,7 @@ class ServerWebSocket(_Unstuck, WebSocketsSansIOProtocol):
 
 
 class _Reader(StreamReader):
-    """What came and is not read yet; it holds the reading of frames up when they are many.
-
-    Attributes:
-        waiting: There may be more to read.
-    """
+    """What came and is not read yet; it holds the reading of frames up when they are many: more may be `waiting`."""
 
     def __init__(self) -> None:
         super().__init__()

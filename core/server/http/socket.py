@@ -14,11 +14,7 @@ from core.wire.transport import FrameTooLong
 
 
 class WebSocketTransport:
-    """Frames as messages of an accepted WebSocket; it is never trusted.
-
-    Args:
-        limit: Characters of a frame that is received.
-    """
+    """Frames of at most `limit` characters as messages of an accepted WebSocket; it is never trusted."""
 
     def __init__(self, websocket: WebSocket, *, limit: int) -> None:
         self.trusted = False
@@ -60,6 +56,4 @@ async def serve_socket(websocket: WebSocket, context: ServerContext) -> None:
         await transport.close(CLOSE_TRY_LATER, "too many connections")
         return
     near = context.insecure or is_loopback(transport.peer) or websocket.url.scheme == "wss"
-    guest = guest_of(websocket)
-    admitted = guest.admit if guest is not None else None
-    await Conversation(context, transport, may_pair=near, on_admitted=admitted).run()
+    await Conversation(context, transport, may_pair=near, on_admitted=guest_of(websocket).admit).run()

@@ -30,11 +30,10 @@ async def admit(context: ServerContext, request: HTTPConnection, scope: str) -> 
     if wanted is not None:
         access = access.narrowed(name.strip() for name in wanted.split(","))
     access.require(scope)
-    if (guest := guest_of(request)) is not None:
-        guest.admit()
+    guest_of(request).admit()
     return access
 
 
-def guest_of(request: HTTPConnection) -> Guest | None:
-    """Return the connection on which a request came; None when it came on no socket of ours."""
-    return cast("Guest | None", request.scope.get("state", {}).get(GUEST))
+def guest_of(request: HTTPConnection) -> Guest:
+    """Return the connection on which a request came (`core.server.http.protocols.Http`)."""
+    return cast("Guest", request.scope["state"][GUEST])

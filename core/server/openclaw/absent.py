@@ -48,20 +48,11 @@ class Anything(MethodParams):
     model_config = ConfigDict(extra="allow")
 
 
-def _nothing(answer: object) -> Callable[[Client, Anything], Awaitable[object]]:
-    """Return what answers that there is nothing."""
+def _nothing(answer: Mapping[str, Any] | list[Any], clock: str | None = None) -> Callable[..., Awaitable[object]]:
+    """Return what answers that there is nothing; a field `clock`, if there is one, holds the time."""
 
     async def run(client: Client, params: Anything) -> object:  # noqa: ARG001 - one shape
-        return answer
-
-    return run
-
-
-def _nothing_now(clock: str, answer: Mapping[str, Any]) -> Callable[[Client, Anything], Awaitable[object]]:
-    """Return what answers that there is nothing at this time, which stands in the field `clock`."""
-
-    async def run(client: Client, params: Anything) -> object:  # noqa: ARG001 - one shape
-        return {clock: client.gateway.now_ms(), **answer}
+        return answer if clock is None else {clock: client.gateway.now_ms(), **dict(answer)}
 
     return run
 
@@ -69,11 +60,11 @@ def _nothing_now(clock: str, answer: Mapping[str, Any]) -> Callable[[Client, Any
 ABSENT: Final = tuple(
     Method(name, READ, Anything, run)
     for name, run in {
-        "channels.status": _nothing_now("ts", _CHANNELS),
+        "channels.status": _nothing(_CHANNELS, "ts"),
         "cron.list": _nothing({"jobs": [], "deliveryPreviews": {}, **_PAGE}),
         "cron.status": _nothing({"enabled": False, "jobs": 0, "nextWakeAtMs": None}),
         "exec.approval.list": _nothing([]),
-        "models.authStatus": _nothing_now("ts", {"providers": []}),
+        "models.authStatus": _nothing({"providers": []}, "ts"),
         "openclaw.approval.list": _nothing([]),
         "plugin.approval.list": _nothing([]),
         "progressCard.get": _nothing({"card": None}),
@@ -85,6 +76,6 @@ ABSENT: Final = tuple(
         "taskSuggestions.list": _nothing({"suggestions": []}),
         "tasks.list": _nothing({"tasks": []}),
         "update.status": _nothing({"sentinel": None, "updateAvailable": None}),
-        "usage.status": _nothing_now("updatedAt", {"providers": []}),
+        "usage.status": _nothing({"providers": []}, "updatedAt"),
     }.items()
 )

@@ -17,7 +17,7 @@ from core.server.conversation.client import Client
 from core.server.method import Method
 from core.server.openclaw.find import found_key, session_of
 from core.server.openclaw.rows import defaults, message_text
-from core.server.params import MethodParams
+from core.server.params import KeyParams, MethodParams
 from core.wire.frames import RawJson, encode
 
 MAX_MESSAGES: Final = 1_000
@@ -57,11 +57,9 @@ class SendParams(MethodParams):
     attachments: list[Any] = Field(default_factory=list[Any])
 
 
-class _SessionSendParams(MethodParams):
-    key: str
+class _SessionSendParams(KeyParams):
     message: str
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=200)
-    agent_id: str | None = None
     thinking: str | None = None
     timeout_ms: int | None = Field(default=None, ge=0)
     attachments: list[Any] = Field(default_factory=list[Any])
@@ -74,10 +72,8 @@ class _AbortParams(MethodParams):
     preserve_side_runs: bool | None = None
 
 
-class _SessionAbortParams(MethodParams):
-    key: str
+class _SessionAbortParams(KeyParams):
     run_id: str | None = None
-    agent_id: str | None = None
 
 
 class _InjectParams(MethodParams):

@@ -11,7 +11,7 @@ from core.model.keys import MAIN, main_key
 from core.model.messages import Message
 from core.model.runs import LIVE_STATES
 from core.model.sessions import Session, SessionQuery
-from core.wire.frames import RawJson, encode
+from core.wire.frames import encode
 
 MAX_CACHED: Final = 20_000
 """Rows whose JSON is kept, about 0.8 KB each."""
@@ -51,10 +51,6 @@ class RowEncoder:
             if len(self._texts) > MAX_CACHED:
                 del self._texts[next(iter(self._texts))]
         return f'{text[:-1]},"childSessions":{encode(list(children))}}}' if children else text
-
-    def raw(self, session: Session, children: Sequence[str] = ()) -> RawJson:
-        """Return a row to be spliced in."""
-        return RawJson(self.text(session, children))
 
     async def array(self, sessions: Sequence[Session], children: dict[str, tuple[str, ...]]) -> str:
         """Return rows as a JSON array; others are served between the slices of a long one."""

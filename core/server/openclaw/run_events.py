@@ -20,11 +20,7 @@ MAX_STARTED: Final = 1024
 
 
 class RunEvents:
-    """Tells one client of runs, and knows what it was told of each.
-
-    Args:
-        tools: The client wants to hear of the tools of runs that it began.
-    """
+    """Tells one client of runs, with `tools` of the tools of its own too, and knows what it was told of each."""
 
     def __init__(
         self, context: ServerContext, out: FrameSender, wanted: Subscription, sessions: SessionEvents, *, tools: bool

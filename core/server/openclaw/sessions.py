@@ -19,7 +19,7 @@ from core.server.method import Method
 from core.server.openclaw.chat import start
 from core.server.openclaw.find import key_of, session_of
 from core.server.openclaw.rows import defaults, model_fields, row
-from core.server.params import ClosedParams, MethodParams, Nothing
+from core.server.params import ClosedParams, KeyParams, MethodParams, Nothing
 from core.tools.target import policy_subject
 from core.wire.frames import RawJson, encode
 
@@ -70,17 +70,6 @@ class SubscribeParams(ListParams):
 
     after: int | None = Field(default=None, ge=0)
     store_id: str | None = None
-
-
-class KeyParams(MethodParams):
-    """Parameters of what concerns one session.
-
-    Attributes:
-        agent_id: Whose session a short form of the key is.
-    """
-
-    key: str
-    agent_id: str | None = None
 
 
 class _PreviewParams(MethodParams):

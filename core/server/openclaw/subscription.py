@@ -48,11 +48,7 @@ class Subscription:
             self.feed.unwatch(None)
 
     def follow(self, key: str) -> None:
-        """Follow the messages of a session.
-
-        Raises:
-            Invalid: The client follows too many.
-        """
+        """Follow the messages of a session; raises `Invalid` when the client follows too many."""
         if key not in self._keys and len(self._keys) >= self._most_keys:
             words = f"this connection follows {self._most_keys} sessions, which is the limit: use sessions.subscribe"
             raise Invalid(words)

@@ -6,6 +6,7 @@ import json
 import stat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from starlette.types import Message
@@ -13,6 +14,7 @@ from starlette.types import Message
 from core.server import auth
 from core.server.context import ServerContext
 from core.server.conversation import conversation
+from core.server.guests import GUEST
 from core.server.http.app import create_app
 from tests.support.web_socket import (
     READ_TOKEN,
@@ -182,6 +184,7 @@ async def _introduce_from_elsewhere(context: ServerContext, scheme: str) -> dict
     elsewhere = {"type": "websocket", "path": "/", "raw_path": b"/", "root_path": "", "query_string": b""}
     elsewhere |= {"client": ("192.0.2.7", 50_000), "server": ("127.0.0.1", 80), "scheme": scheme, "subprotocols": []}
     scope: dict[str, Any] = {**elsewhere, "headers": [(b"host", b"127.0.0.1")], "extensions": {}}
+    scope["state"] = {GUEST: context.guests.enter("192.0.2.7", Mock(is_closing=lambda: False))}
     serving_it = asyncio.create_task(create_app(context)(scope, received.get, sent.put))
     await received.put({"type": "websocket.connect"})
     assert (await sent.get())["type"] == "websocket.accept"
