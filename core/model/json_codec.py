@@ -31,20 +31,12 @@ def encode(value: object) -> str:
 
 
 def encode_indented(value: object) -> str:
-    """Return JSON text for a file that people look into: as `encode`, a line for each value, and one at the end.
-
-    Raises:
-        Invalid: As `encode`.
-    """
+    """Return what `encode` does for a file that people look into: a line for each value, and one at the end."""
     return encodable(_as_text(_encode_indented, value)) + "\n"
 
 
 def encode_halves(value: object) -> str:
-    """Return JSON text in which halves of surrogate pairs stand as they are.
-
-    Raises:
-        Invalid: As `encode`.
-    """
+    """Return what `encode` does, with halves of surrogate pairs as they are."""
     return _as_text(_encode, value)
 
 

@@ -182,11 +182,7 @@ class Message(NamedTuple):
         return self.as_json() | ({"runId": self.run_id} if self.run_id is not None else {})
 
     def encode(self) -> str:
-        """Return the wire form as JSON text.
-
-        Raises:
-            Invalid: It holds a number that JSON has not, or is too deep.
-        """
+        """Return the wire form as JSON text; `Invalid` where it holds a number that JSON has not, or is too deep."""
         return json_codec.encode(self.as_json())
 
     @classmethod
@@ -224,11 +220,7 @@ class Message(NamedTuple):
 
     @classmethod
     def decode(cls, text: str, run_id: str | None = None) -> "Message":
-        """Read a stored row; numbers that an older version stored and JSON has not become null.
-
-        Raises:
-            Unavailable: It is damaged.
-        """
+        """Read a stored row, `Unavailable` when damaged; numbers of older versions that JSON has not become null."""
         try:
             data = json_codec.heal(text)
         except Invalid:

@@ -49,11 +49,7 @@ class ChildFiles:
 
 
 def check_message(request: RunRequest) -> None:
-    """Refuse a message before anything is touched.
-
-    Raises:
-        Invalid: It is empty or too long.
-    """
+    """Refuse a message that is empty or too long (`Invalid`), before anything is touched."""
     what, use = ("message", "write something to send") if request.spawn is None else ("task", "say what is to be done")
     if not request.message.strip():
         raise Invalid(f"the {what} is empty: {use}")
@@ -178,11 +174,7 @@ def target_of(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -
 
 
 def check_harness(key: str | None) -> None:
-    """Refuse to run an agent of ours in a session of an external harness: it would pose as that harness (K4).
-
-    Raises:
-        Invalid: It is one.
-    """
+    """Refuse to run an agent of ours in a session of an external harness (`Invalid`): it would pose as one (K4)."""
     if key is not None and parse(key).is_acp:
         sentence = f"session {quoted(key)} is one of an external harness, and nothing here runs harnesses yet"
         raise Invalid(f"{sentence} (Agent Client Protocol): write to another session; what it holds can be read")

@@ -17,26 +17,12 @@ def identified(db: Db, caller: Caller) -> Caller:
 
 
 def require_operator(caller: Caller, deed: str) -> None:
-    """Refuse a deed to agents.
-
-    Args:
-        deed: What is refused, as it follows "can".
-
-    Raises:
-        Forbidden: The caller is a session.
-    """
+    """Refuse a deed, as it follows "can", to agents (`Forbidden`)."""
     if not isinstance(caller, Operator):
         raise Forbidden(f"only the operator can {deed}", ("operator",))
 
 
 def require_owner(caller: Caller, deed: str) -> None:
-    """Refuse a deed to agents, and to operators without `operator.admin`.
-
-    Args:
-        deed: What is refused, as it follows "can".
-
-    Raises:
-        Forbidden: The caller is not the owner.
-    """
+    """Refuse a deed, as it follows "can", to agents, and to operators without `operator.admin` (`Forbidden`)."""
     if not isinstance(caller, Operator) or not caller.owner:
         raise Forbidden(f"only the owner can {deed}", ("owner",))

@@ -59,11 +59,7 @@ def find(message: str) -> Command | None:
 
 
 def check_caller(command: Command, caller: Caller) -> None:
-    """Refuse a command to agents, and to operators what is the owner's alone (P3).
-
-    Raises:
-        Forbidden: The caller may not use it.
-    """
+    """Refuse a command to agents, and to operators what is the owner's alone (`Forbidden`, P3)."""
     require = require_owner if command.name in OF_THE_OWNER else require_operator
     require(caller, f"use /{command.name} in a session")
 
@@ -79,7 +75,9 @@ def carry_out(tx: Tx, session: Session, command: Command, settings: Settings) ->
     """
     match command.name:
         case "send":
-            return _set_policy(tx, session, command.argument)
+            override = POLICY_WORDS[command.argument]
+            sessions.update(tx, session.key, send_policy=override)
+            return f"send policy {override}" if override else "send policy inherited from the configuration"
         case "status":
             return _status(session, settings)
         case "model":
@@ -126,11 +124,7 @@ def record(tx: Tx, request: RunRequest, target: Session, command: Command, answe
 
 
 def patch(tx: Tx, session: Session, change: SessionPatch, settings: Settings) -> None:
-    """Change fields of a session.
-
-    Raises:
-        Invalid: A field or a value is not known.
-    """
+    """Change fields of a session; `Invalid` for a field or a value that is not known."""
     columns: dict[str, object] = {}
     for name, value in change.fields.items():
         column = _COLUMNS.get(name)
@@ -149,31 +143,19 @@ def patch(tx: Tx, session: Session, change: SessionPatch, settings: Settings) ->
 
 
 def check_label(label: str) -> None:
-    """Refuse a label that does not fit.
-
-    Raises:
-        Invalid: It is too long.
-    """
+    """Refuse a label that is too long (`Invalid`)."""
     if len(label) > MAX_LABEL_CHARS:
         raise Invalid(f"the label is {len(label)} characters long and at most {MAX_LABEL_CHARS} fit: shorten it")
 
 
 def check_idle(session: Session) -> None:
-    """Refuse what would pull a transcript away from under a run.
-
-    Raises:
-        Conflict: A run of the session is not over.
-    """
+    """Refuse what would pull a transcript away from under a run that is not over (`Conflict`)."""
     if session.status in {"queued", "running"}:
         raise Conflict(f"session {session.key} is at work: abort it first, or wait until it has ended")
 
 
 def reset(tx: Tx, session: Session) -> None:
-    """Begin a new transcript.
-
-    Raises:
-        Conflict: A run of the session is not over.
-    """
+    """Begin a new transcript; a `Conflict` while a run of the session is not over."""
     check_idle(session)
     sessions.new_transcript(tx, session)
 
@@ -185,9 +167,3 @@ def _status(session: Session, settings: Settings) -> str:
     cost = f", {dollars(session.cost_usd)}" if session.cost_usd is not None else ""
     policy = f"send policy {decision.effective} ({decision.reason})"
     return f"agent {session.agent_id}, model {model}, {session.spent_tokens} tokens{cost}, {policy}"
-
-
-def _set_policy(tx: Tx, session: Session, word: str) -> str:
-    override = POLICY_WORDS[word]
-    sessions.update(tx, session.key, send_policy=override)
-    return f"send policy {override}" if override else "send policy inherited from the configuration"

@@ -139,13 +139,9 @@ class RuntimeFeed(EventStream[Event]):
         return None
 
     async def _refill(self) -> bool:
+        """Read what changed since the cursor, if something was missed; what is published meanwhile follows it."""
         if not self.behind:
             return await super()._refill()
-        await self._read_missed()
-        return True
-
-    async def _read_missed(self) -> None:
-        """Read what changed since the cursor; what is published meanwhile follows it."""
         self.behind = False
         asked: Watched = frozenset()
         is_read = False
@@ -161,6 +157,7 @@ class RuntimeFeed(EventStream[Event]):
         if not self.behind:
             for key in [None] if self.wanted is None else sorted(self.wanted):
                 self._queue.extend(self._partial(key))
+        return True
 
 
 def _covers(these: Watched, others: Watched) -> bool:

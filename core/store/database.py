@@ -165,11 +165,7 @@ class Store:
         return await job.future
 
     def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a short read on the caller's own connection.
-
-        Raises:
-            Unavailable: The database cannot be read.
-        """
+        """Run a short read on the caller's own connection; `Unavailable` where the database cannot be read."""
         with explained(self.directory):
             return function(self.db)
 

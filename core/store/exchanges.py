@@ -8,7 +8,7 @@ from core.model.exchanges import Exchange, ExchangeKind
 from core.store.database import Tx
 from core.store.tables import Table
 
-_CLEANUP: Final = 11
+_CLEANUP: Final = Exchange._fields.index("cleanup")
 
 
 def _read(row: tuple[Any, ...]) -> Exchange:
@@ -20,8 +20,7 @@ def _read(row: tuple[Any, ...]) -> Exchange:
 _TABLE: Final = Table(
     "exchanges",
     "exchange_id",
-    "exchange_id, rev, kind, state, outcome, requester, target, turn, max_turns, request_seq, root, cleanup, reason,"
-    " started_at, ended_at,"
+    f"{', '.join(Exchange._fields[:-2])},"
     " CASE kind WHEN 'spawn' THEN (SELECT state FROM runs WHERE run_id = exchange_id) END,"
     " CASE kind WHEN 'spawn' THEN"
     " (SELECT ended_at - coalesce(started_at, ended_at) FROM runs WHERE run_id = exchange_id) END",

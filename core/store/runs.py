@@ -13,15 +13,13 @@ from core.store import sessions
 from core.store.database import Tx
 from core.store.tables import Table
 
-_USAGE: Final = 20
+_USAGE: Final = Run._fields.index("usage")
 _USAGE_COLUMNS: Final = ("input_tokens", "output_tokens", "cache_read", "cache_write", "cost_usd")
 _SPENT: Final = "run_id, key, session_id, kind, state, accepted_at, ended_at"
 _TABLE: Final = Table(
     "runs",
     "run_id",
-    "run_id, key, session_id, rev, kind, state, requester, input_seq, accepted_at, started_at, ended_at, reply_seq,"
-    " error, model, thinking, timeout_ms, exchange, turn, root, attempts,"
-    " input_tokens, output_tokens, cache_read, cache_write, cost_usd",
+    ", ".join((*Run._fields[:_USAGE], *_USAGE_COLUMNS)),
     lambda row: Run(*row[:_USAGE], usage=Usage(*row[_USAGE:])),
     RunChanged,
 )
@@ -102,11 +100,7 @@ def begin_again(tx: Tx, run: Run) -> Run:
 
 
 def end(tx: Tx, run_id: str, end: End, reply_seq: int | None = None) -> Run:
-    """Give a run its last state; the session's totals follow.
-
-    Raises:
-        Conflict: The run cannot go from its state to that one.
-    """
+    """Give a run its last state; the session's totals follow. `Conflict`: it cannot go from its state to that one."""
     run = by_id(tx.db, run_id)
     if run is None or end.state not in NEXT_STATES.get(run.state, frozenset()):
         state = "absent" if run is None else run.state

@@ -16,11 +16,7 @@ _WAL_PRAGMAS: Final = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 
 
 def migrate(db: sqlite3.Connection, directory: Path, scripts: Sequence[str] = MIGRATIONS) -> None:
-    """Bring a database to the newest schema, each step in a transaction of its own.
-
-    Raises:
-        Unavailable: It was written by a newer version.
-    """
+    """Bring a database to the newest schema, each step in its own transaction; `Unavailable` for a newer one."""
     while (version := schema_version(db)) != len(scripts):
         if version > len(scripts):
             raise Unavailable(
@@ -40,11 +36,7 @@ def migrate(db: sqlite3.Connection, directory: Path, scripts: Sequence[str] = MI
 
 
 def check_tables(db: sqlite3.Connection, directory: Path) -> None:
-    """Refuse a database in which a table is missing.
-
-    Raises:
-        Unavailable: It is damaged.
-    """
+    """Refuse a database in which a table is missing: it is damaged (`Unavailable`)."""
     found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not found >= _TABLES:
         raise Unavailable(f"the state directory {directory} {DAMAGED}")

@@ -13,13 +13,8 @@ from core.model.sessions import Override, Session, SessionPage, SessionQuery, ab
 from core.store.database import Tx
 from core.store.tables import insert
 
-_COLUMNS: Final = (
-    "key, session_id, rev, agent_id, kind, chat_type, channel, origin, display_name, label, created_at, updated_at,"
-    " archived_at, first_seq, last_seq, model, used_model, thinking_level, verbose_level, system_sent,"
-    " aborted_last_run, send_policy, last_channel, last_to, last_account_id, spawned_by, status, queued, started_at,"
-    " ended_at, runtime_ms, context_tokens, total_tokens, spent_tokens, cost_usd, preview, error"
-)
-_SYSTEM_SENT: Final = 19
+_COLUMNS: Final = ", ".join(Session._fields)
+_SYSTEM_SENT: Final = Session._fields.index("system_sent")
 _COMMON_KINDS: Final = frozenset({"group", "other"})
 _TREE: Final = (
     "(WITH RECURSIVE tree (key) AS (VALUES (?) UNION SELECT child.key FROM sessions AS child"

@@ -102,11 +102,12 @@ class Engine:
 
     async def _abort_runs(self, key: str, run_id: str | None) -> list[str]:
         found = [run for run in self._live(key) if run_id is None or run.run_id == run_id]
+        aborted = End("aborted", error=ABORTED)
         for run in reversed(found):  # the queued ones first, so that none of them starts meanwhile
             if self._scheduler.drop(key, run.run_id):
-                await self._write(lambda tx, run=run: self._end_queued(tx, run))
+                await self._write(lambda tx, run=run: end_run(tx, run, aborted, self._settings()))
             elif run.run_id in self._active:
-                await self._stop(run.run_id, End("aborted", error=ABORTED))
+                await self._stop(run.run_id, aborted)
         ended = self._store.read(lambda db: [runs.by_id(db, run.run_id) for run in found])
         return [run.run_id for run in ended if run is not None and run.state == "aborted"]
 
@@ -212,9 +213,6 @@ class Engine:
         await self._store.clock.sleep(run.timeout_ms / 1000)
         sentence = f"The run was stopped after its limit of {run.timeout_ms / 1000:g} s."
         active.stop(End("timed_out", error=sentence))
-
-    def _end_queued(self, tx: Tx, run: Run) -> Run:
-        return end_run(tx, run, End("aborted", error=ABORTED), self._settings())
 
 
 def _limits(settings: Settings) -> dict[Pool, int]:

@@ -260,11 +260,7 @@ def _write(state: Path, file: BinaryIO, beside: Path, version: str, now_ms: int)
 
 @contextlib.contextmanager
 def _snapshot(state: Path, beside: Path) -> Generator[tuple[Path, dict[str, int | str]]]:
-    """Give a copy of the database as it is at one moment, in one file, checked.
-
-    Raises:
-        Unavailable: It cannot be read, or is damaged.
-    """
+    """Give a copy of the database as it is at one moment, in one file, checked; `Unavailable` if damaged."""
     with tempfile.TemporaryDirectory(prefix=".switchboard-", dir=beside) as folder, explained(state):
         path = Path(folder) / DATABASE_NAME
         os.close(open_private(path, os.O_RDWR | os.O_CREAT))
@@ -279,11 +275,7 @@ def _snapshot(state: Path, beside: Path) -> Generator[tuple[Path, dict[str, int 
 
 
 def inspect(db: sqlite3.Connection, state: Path) -> dict[str, int | str]:
-    """Return what a database holds, once it was found whole.
-
-    Raises:
-        Unavailable: It is damaged, or none of ours.
-    """
+    """Return what a database holds, once it was found whole; `Unavailable` when damaged, or none of ours."""
     damage = str(db.execute("PRAGMA integrity_check(1)").fetchone()[0])
     if damage != "ok":
         raise Unavailable(f"the database of {state} is damaged: {damage}: `switchboard check` says more")

@@ -161,11 +161,8 @@ def _free_name(state: Path, now_ms: int) -> Path:
 
 
 def _swap(fresh: Path, state: Path, old: Path | None) -> None:
-    """Put the new directory in its place, and the old one, if there is one, under its new name.
-
-    Raises:
-        OSError: That cannot be done; everything is as it was.
-    """
+    """Put the new directory in its place, and the old one, if there is one, under its new name; or, with an `OSError`,
+    leave everything as it was."""
     if old is None:
         fresh.rename(state)  # an empty folder in its place is replaced
     elif _exchange(fresh, state):
@@ -181,11 +178,7 @@ def _swap(fresh: Path, state: Path, old: Path | None) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Give two directories each other's names in one step; whether the system can.
-
-    Raises:
-        OSError: It can, and does not for another reason.
-    """
+    """Give two directories each other's names in one step; whether the system can. `OSError`: it can, and does not."""
     try:
         import ctypes
 
