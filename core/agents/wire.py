@@ -147,7 +147,7 @@ class ReplyDecoder(ABC):
         return Reply(tuple(content), usage, stop_reason=stop)
 
     def _said(self, part: ReplyPart, text: str) -> list[WordsDelta]:
-        """Keep more words of a part, unless they are too many, and return them for who reads along."""
+        """Keep more words of a part, and return them for who reads along; `BadReply` when they are too many."""
         if not text:
             return []
         self._word_size += len(text)
@@ -158,7 +158,7 @@ class ReplyDecoder(ABC):
         return [TextDelta(encodable(text)) if part.kind == "text" else ThinkingDelta(encodable(text))]
 
     def _kept(self, text: str) -> str:
-        """Count arguments of tools and what else is no words, and return them, unless they are too many."""
+        """Count arguments of tools and what else is no words, and return them; `BadReply` when they are too many."""
         self.size += len(text)
         if self.size - self._word_size > MAX_ARGUMENTS:
             raise BadReply(
@@ -167,7 +167,7 @@ class ReplyDecoder(ABC):
         return text
 
     def _counted(self, part: ReplyPart) -> ReplyPart:
-        """Count a part of the reply, and return it, unless they are too many."""
+        """Count a part of the reply, and return it; `BadReply` when there are too many."""
         self._part_count += 1
         if self._part_count > MAX_PARTS:
             raise BadReply(f"sent a reply of more than {MAX_PARTS:,} parts: give it a smaller task")
