@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -21,6 +22,7 @@ from console.alarm import Alarm
 from console.hosts.gateways import Gateways
 from console.live.memory import Memory
 from console.live.synchronizer import Synchronizer
+from console.live.text.words import age
 from console.live.view_model import ViewModel
 from console.operations import Operations
 from console.sanitizer import OutputSanitizer
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 FRAME_SECONDS: Final = 1 / 32
 """Changes are drawn at most that often; the first after a pause at once."""
 REMEMBER_SECONDS: Final = 0.5
+OFFERED_SESSIONS: Final = 500
+"""So many sessions at most are in the command palette, the newest."""
 
 _log = logging.getLogger("switchboard.console")
 
@@ -94,10 +98,27 @@ class SwitchboardApp(Shell):
         return [*filters, self._sanitizer]
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Offer what the table of actions offers, and the sessions."""
-        from console.command_palette import commands
-
-        return commands(screen)
+        """Offer in the palette every action with its key, and where the sessions are, each of them by name."""
+        if isinstance(screen, WatchScreen):
+            state = screen.position.state
+            actions = [(action, action.why_not(state)) for action in screen.position.actions]
+        elif isinstance(screen, Page):
+            actions = [(action, screen.why_not(action.id)) for action in screen.actions]
+        else:
+            return
+        for action, reason in actions:
+            help_ = _unmarked(f"{action.shown}  {action.help}" if reason is None else f"not now: {reason}")
+            yield SystemCommand(action.title, help_, partial(screen.action_do, action.id))
+        if isinstance(screen, Page):
+            return
+        yield SystemCommand("theme", "Choose other colours", self.action_change_theme)
+        view_model = self.view_model
+        rows = sorted(view_model.book.rows.values(), key=lambda row: -row.session.updated_at)
+        for row in rows[:OFFERED_SESSIONS]:
+            key = row.session.key
+            ago = age(view_model.now_ms(key) - row.session.updated_at)
+            help_ = f"{view_model.place_of(key)} {_unmarked(row.key)}, {row.look}, {ago}".lstrip()
+            yield SystemCommand(f"go to {_unmarked(row.name)}", help_, partial(screen.open_sessions.go_to, key))
 
     def get_default_screen(self) -> Screen[Any]:
         """Start on the watch screen."""
@@ -266,6 +287,11 @@ class SwitchboardApp(Shell):
         if self.is_running and hasattr(self, "watch_screen"):
             for pane in self.watch_screen.parts.panes:
                 pane.view.redraw()
+
+
+def _unmarked(text: str) -> str:
+    """Return text of a session so that the palette, which reads markup, shows it as it is."""
+    return text.replace("[", "\\[")
 
 
 def _draws_unicode() -> bool:

@@ -35,7 +35,7 @@ class PendingChanges:
 
     Attributes:
         noted: What changed since the last call of `take`.
-        on_changes: Called by the first `tell` after it.
+        on_changes: Called by the first `note` after it.
         is_told: It was.
     """
 
@@ -49,13 +49,9 @@ class PendingChanges:
         noted, self.noted, self.is_told = self.noted, Changes(), False
         return noted
 
-    def tell(self) -> None:
-        """Have what is noted drawn."""
+    def note(self) -> Changes:
+        """Return what is to be drawn, for something to be added; it will be drawn soon, but not at once."""
         if not self.is_told:
             self.is_told = True
             self.on_changes()
-
-    def note_transcript(self, key: str) -> None:
-        """Have an open transcript drawn."""
-        self.noted.transcripts.add(key)
-        self.tell()
+        return self.noted

@@ -107,10 +107,7 @@ def _parts(message: Message) -> Iterator[Part]:
         cut = sum(int(block.get("cut", 0)) for block in message.content)
         yield Part("result", clean(text), clean_line(message.tool_name or "tool", 80), message.tool_call_id or "", cut)
         return
-    for block in message.content:
-        part = _part(message, block)
-        if part is not None:
-            yield part
+    yield from filter(None, (_part(message, block) for block in message.content))
 
 
 def _part(message: Message, block: Block) -> Part | None:

@@ -45,6 +45,7 @@ class Synchronizer:
 
     Attributes:
         on_configured: Called when the configuration here was read again, with what is wrong with it or nothing.
+        void: The gateways of which nothing is known for certain until they have been read again.
     """
 
     def __init__(self, view_model: ViewModel) -> None:
@@ -76,13 +77,12 @@ class Synchronizer:
         self._book.load(page.sessions, self._view_model.memory.seen)
         self._exchanges.forget()
         await self._transcripts.read_exchanges()
-        self._changes.noted.all = True
-        self._changes.tell()
+        self._changes.note().all = True
 
     async def load_deliveries(self) -> None:
         """Read what was announced; what is heard meanwhile is kept."""
         await self._deliveries.load(self._gateway)
-        self._note_deliveries()
+        self._changes.note().deliveries = True
 
     def configure(self) -> None:
         """Take over the gateway's rules."""
@@ -92,8 +92,7 @@ class Synchronizer:
         for name in gateway.names:  # the list may have been read before anybody knew which they are
             for key in gateway.of(joined(name, "")).rules.unlisted:
                 self._book.remove(joined(name, key))
-        self._changes.noted.all = True
-        self._changes.tell()
+        self._changes.note().all = True
 
     async def follow(self) -> None:
         """Apply events until the gateway closes."""
@@ -126,7 +125,7 @@ class Synchronizer:
                     transcript.apply_tool(event, self._view_model.now_ms(key))
             case DeliveryChanged(_, delivery):
                 self._deliveries.take([delivery])
-                self._note_deliveries()
+                self._changes.note().deliveries = True
                 exchange = self._exchanges.get(delivery.exchange_id)
                 if exchange is not None and self._exchanges.take_announce(delivery):
                     self._note_exchange(exchange)
@@ -146,9 +145,9 @@ class Synchronizer:
             case SessionGone(_, key):
                 self._transcripts.close(key)
                 if self._book.remove(key):
-                    self._changes.noted.rows.discard(key)
-                    self._changes.noted.gone.add(key)
-                    self._changes.tell()
+                    changes = self._changes.note()
+                    changes.rows.discard(key)
+                    changes.gone.add(key)
                 return
             case RunChanged(_, run):
                 if not run.live:
@@ -162,8 +161,7 @@ class Synchronizer:
                 pass
         key = self._book.apply(event)
         if key is not None:
-            self._changes.noted.rows.add(key)
-            self._changes.tell()
+            self._changes.note().rows.add(key)
 
     # Gateways
 
@@ -177,7 +175,6 @@ class Synchronizer:
                 self._note_connections()
                 if connection.name in self.void and connection.state in REACHED:
                     self._reload_soon(connection.name)
-                self._changes.tell()
             case Configured(notice, name):
                 self.configure()
                 if name == "":
@@ -205,11 +202,11 @@ class Synchronizer:
             self._exchanges.forget(name)
             self._deliveries.forget(name)
             self.void.discard(name)
-            self._changes.noted.all = self._changes.noted.deliveries = True
-            self._changes.tell()
+            changes = self._changes.note()
+            changes.all = changes.deliveries = True
             await self._transcripts.read_again(name)
             await self._deliveries.load(gateway)
-            self._note_deliveries()
+            self._changes.note().deliveries = True
         except SwitchboardError:
             return  # not allowed, or lost again: its connection says so
 
@@ -228,14 +225,9 @@ class Synchronizer:
 
     def _note_connections(self) -> None:
         self._view_model.note_connections()
-        self._changes.noted.connections = True
+        self._changes.note().connections = True
 
     def _note_exchange(self, exchange: Exchange) -> None:
         for transcript in self._transcripts.changing(exchange.requester, exchange.target):
             transcript.touch(exchange)
-        self._changes.noted.exchanges = True
-        self._changes.tell()
-
-    def _note_deliveries(self) -> None:
-        self._changes.noted.deliveries = True
-        self._changes.tell()
+        self._changes.note().exchanges = True

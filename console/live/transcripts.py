@@ -90,7 +90,7 @@ class Transcripts:
         for key in self._of(gateway):
             try:
                 await self._read(key)
-                self._changes.note_transcript(key)
+                self._changes.note().transcripts.add(key)
             except NotFound:
                 self.close(key)
             except SwitchboardError as error:
@@ -120,7 +120,7 @@ class Transcripts:
         for key in keys:
             if (transcript := self.opened.get(key)) is not None:
                 yield transcript
-                self._changes.note_transcript(key)
+                self._changes.note().transcripts.add(key)
 
     async def append(self, key: str, session_id: str, message: Message) -> None:
         """Add a message at the end, and before it those that are missing."""
@@ -129,7 +129,7 @@ class Transcripts:
             return
         if not transcript.append(message) and message.seq > transcript.last:
             await self._catch_up(transcript, message.seq)
-        self._changes.note_transcript(key)
+        self._changes.note().transcripts.add(key)
 
     async def follow_session(self, session: Session) -> None:
         """Start an open transcript anew when its session was reset, and fill a hole that its row tells of."""
@@ -139,10 +139,10 @@ class Transcripts:
         if known.session_id != session.session_id:
             known = Transcript(session.key, session.session_id, session.first_seq, session.first_seq - 1)
             self.opened[session.key] = known
-            self._changes.note_transcript(session.key)
+            self._changes.note().transcripts.add(session.key)
         if session.last_seq > known.last:
             await self._catch_up(known, session.last_seq)
-            self._changes.note_transcript(session.key)
+            self._changes.note().transcripts.add(session.key)
 
     def resume(self, gateway: str) -> None:
         """After a gap: what is under way is told again by the feed, what is stored too."""
@@ -199,7 +199,7 @@ class Transcripts:
                 transcript.session_id, ALL, limit=wanted - first, before=wanted, include_tools=True, in_brief=True
             )
             transcript.take_page(page.messages)
-            self._changes.note_transcript(transcript.key)
+            self._changes.note().transcripts.add(transcript.key)
             wanted = page.before or first
 
     async def _catch_up(self, transcript: Transcript, last: int) -> None:
@@ -222,7 +222,7 @@ class Transcripts:
                     return
         finally:
             self._ends.pop(transcript.key, None)
-            self._changes.note_transcript(transcript.key)
+            self._changes.note().transcripts.add(transcript.key)
 
     async def _fill(self, transcript: Transcript, last: int) -> None:
         async def read(limit: int, before: int) -> HistoryPage:
@@ -243,4 +243,4 @@ class Transcripts:
     def _refuse(self, transcript: Transcript, first: int, error: SwitchboardError, last: int | None = None) -> None:
         """Show in the place of messages why they could not be read."""
         transcript.refuse(first, transcript.last if last is None else last, error.message)
-        self._changes.note_transcript(transcript.key)
+        self._changes.note().transcripts.add(transcript.key)
