@@ -202,13 +202,10 @@ class Link:
             lived = self.hello is not None and self.clock.monotonic() - began >= STEADY_SECONDS
             failures = 0 if lived else failures
             self._drop()
-            if not await self._has_other_credential(refused):
+            passport = self._hello.passport
+            if not (refused.code and passport is not None and await passport.refused(refused.code)):
                 await self._wait(refused, failures)
                 failures += 1
-
-    async def _has_other_credential(self, refused: GatewayRefused) -> bool:
-        passport = self._hello.passport
-        return bool(refused.code) and passport is not None and await passport.refused(refused.code)
 
     async def _wait(self, refused: GatewayRefused, failures: int) -> None:
         """Wait for the next attempt, as the reason says."""

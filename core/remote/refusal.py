@@ -45,6 +45,11 @@ class RequestNotTaken(Unavailable):
     """The gateway does not know a method, or does not take it as it was asked."""
 
 
+def unusable(sentence: str, code: str = "") -> GatewayRefused:
+    """Return what is said when somebody at one end has something to mend; it is seldom tried again."""
+    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code=code)
+
+
 def not_understood(where: str, error: SwitchboardError) -> GatewayRefused:
     """Read the refusal of what a connection cannot do without; it answered, so that it is seldom tried again."""
     said = (
@@ -52,7 +57,7 @@ def not_understood(where: str, error: SwitchboardError) -> GatewayRefused:
         if isinstance(error, RequestNotTaken)
         else f"{where} refuses what a connection needs: {error.message}"
     )
-    return GatewayRefused(Unavailable(said), retry=2 * SLOW_SECONDS)
+    return unusable(said)
 
 
 def refused_by(error: Mapping[str, Any], where: str) -> GatewayRefused:
@@ -73,7 +78,7 @@ def refused_by(error: Mapping[str, Any], where: str) -> GatewayRefused:
     if reason == "PROTOCOL_MISMATCH" or "expectedProtocol" in facts:
         wants = facts.get("expectedProtocol", "another one")
         sentence = f"{where} speaks protocol {wants}, and this client 3 and 4: update the older of the two"
-        return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="PROTOCOL_MISMATCH")
+        return unusable(sentence, "PROTOCOL_MISMATCH")
     if reason in {"PAIRING_REQUIRED", "NOT_PAIRED"} or code == "NOT_PAIRED" or "pairing required" in message.lower():
         request = facts.get("requestId")
         named = f" {request}" if isinstance(request, str) and request.isprintable() and len(request) < 80 else ""

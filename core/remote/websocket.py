@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from core.model.errors import Invalid, Unavailable
 from core.remote.profile import Profile, Tls, check_open, parse_url
-from core.remote.refusal import SLOW_SECONDS, GatewayRefused, unreachable
+from core.remote.refusal import GatewayRefused, unreachable, unusable
 from core.wire.frames import CLOSE_TOO_LARGE, MAX_FRAME
 from core.wire.transport import FrameTooLong, Transport
 
@@ -134,7 +134,7 @@ def _changed(where: str, shown: str) -> GatewayRefused:
         f"{where} shows another certificate than the pinned one (sha256:{shown}): if it was renewed, pin the new one;"
         " if not, somebody else answers there"
     )
-    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_CHANGED")
+    return unusable(sentence, "CERTIFICATE_CHANGED")
 
 
 def _untrusted(where: str, why: str) -> GatewayRefused:
@@ -142,7 +142,7 @@ def _untrusted(where: str, why: str) -> GatewayRefused:
         f"the certificate of {where} does not verify ({why}): name its authority (caFile) or pin the certificate"
         " by its SHA-256 fingerprint in the profile"
     )
-    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="CERTIFICATE_UNTRUSTED")
+    return unusable(sentence, "CERTIFICATE_UNTRUSTED")
 
 
 def _no_proxy(where: str, why: str) -> GatewayRefused:
@@ -150,7 +150,7 @@ def _no_proxy(where: str, why: str) -> GatewayRefused:
         f"{where} cannot be reached through the proxy that the environment names (wss_proxy, https_proxy, all_proxy):"
         f" {why}; mend that, or add the gateway's host to no_proxy"
     )
-    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS, code="PROXY")
+    return unusable(sentence, "PROXY")
 
 
 def _no_gateway(where: str, error: Exception) -> GatewayRefused:
@@ -161,8 +161,8 @@ def _no_gateway(where: str, error: Exception) -> GatewayRefused:
     status = error.response.status_code
     if 300 <= status < 400:
         sentence = f"{where} points elsewhere (HTTP {status}), which is not followed: give the gateway's own address"
-        return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS)
+        return unusable(sentence)
     if status in {429, 502, 503, 504}:
         return unreachable(where, f"it is not ready (HTTP {status})")
     sentence = f"there is no gateway at {where}: it answers with HTTP {status}; check address and port"
-    return GatewayRefused(Unavailable(sentence), retry=2 * SLOW_SECONDS)
+    return unusable(sentence)

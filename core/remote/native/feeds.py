@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from core.model.connection import Connection
 from core.model.errors import SwitchboardError, Unavailable
 from core.model.events import ConnectionChanged, Cursor
 from core.remote.hello import mapping
@@ -21,12 +20,12 @@ class RemoteFeeds:
     """The feeds over one link.
 
     Args:
-        connection: Returns how the gateway is reached, as this end tells it.
+        changed: Returns how the gateway is reached, as this end tells it: how the gateway fares is a part of that.
     """
 
-    def __init__(self, link: Link, connection: Callable[[], Connection]) -> None:
+    def __init__(self, link: Link, changed: Callable[[], ConnectionChanged]) -> None:
         self._link = link
-        self._connection = connection
+        self._changed = changed
         self._feeds: dict[str, RemoteFeed] = {}
         self._names = 0
         self._opening = Tasks(_failed)
@@ -63,14 +62,13 @@ class RemoteFeeds:
         """Take a batch of events; they are for one of the feeds."""
         feed, turn = self._feeds.get(str(batch.get("feed"))), batch.get("turn")
         if feed is not None and isinstance(turn, int):
-            here = ConnectionChanged(self._connection())  # how the gateway fares is a part of how it is reached
             events = read_events(batch.get("events"))
-            feed.take(turn, [here if isinstance(event, ConnectionChanged) else event for event in events])
+            feed.take(turn, [self._changed() if isinstance(event, ConnectionChanged) else event for event in events])
 
     def tell_connection(self) -> None:
         """Tell everybody how the gateway is reached now."""
         for feed in self._feeds.values():
-            feed.tell(ConnectionChanged(self._connection()))
+            feed.tell(self._changed())
 
     def close(self) -> None:
         """End all feeds; the gateway is told, while there is a connection."""

@@ -10,7 +10,7 @@ from functools import partial
 
 from core.gateway import Action, NativeTool
 from core.model.connection import Connection
-from core.model.events import Cursor
+from core.model.events import ConnectionChanged, Cursor
 from core.model.sessions import Session
 from core.remote.hello import Hello, mapping
 from core.remote.link import Link
@@ -30,7 +30,7 @@ class NativeGateway(PortRequests):
     """
 
     def __init__(self, link: Link) -> None:
-        self._feeds = RemoteFeeds(link, lambda: self.connection)
+        self._feeds = RemoteFeeds(link, lambda: ConnectionChanged(self.connection))
         super().__init__(link, self._feeds.opened)
         link.on_up = self.up
         link.on_event = self._take

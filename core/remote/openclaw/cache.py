@@ -25,7 +25,7 @@ from core.remote.openclaw.features import Features
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.index import Said, SessionIndex
 from core.remote.openclaw.live import LATE_SECONDS, Live
-from core.remote.openclaw.rows import allowed_tools, place_of, rows_of, text, whole, words_of
+from core.remote.openclaw.rows import place_of, rows_of, text, whole, words_of
 from core.remote.openclaw.rules import read_rules
 from core.remote.openclaw.transcripts import Follower, TranscriptCache
 from core.remote.refusal import RequestNotTaken
@@ -127,7 +127,8 @@ class GatewayCache:
         self._names_agents = agents.get("selectionRequired") is True
         told = await self.features.optional("config.get")  # it is the gateway's to say who reads its configuration
         config = mapping((told or {}).get("config"))
-        self.rules_known, self.allowed = bool(config), allowed_tools(config) if told is not None else None
+        allowed = strings(mapping(mapping(config.get("gateway")).get("tools")).get("allow"))
+        self.rules_known, self.allowed = bool(config), frozenset(allowed) if told is not None else None
         self.rules = read_rules(config, agents)
         self.index.default_agent = self.rules.default_agent
         rows = {text(row, "id"): row for row in rows_of(agents, "agents")}

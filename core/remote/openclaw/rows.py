@@ -9,7 +9,7 @@ from core.model.messages import INTER_SESSION, MAX_INT, Message, Provenance, rea
 from core.model.runs import RunState
 from core.model.sessions import Override, Session
 from core.model.wrappers import unwrapped
-from core.remote.hello import mapping, strings
+from core.remote.hello import mapping
 
 INTERNAL: Final = "internal"
 HIDDEN: Final = "(a message that this gateway does not show)"
@@ -154,11 +154,6 @@ def preview(words: str | None) -> str | None:
     """Return the first words in one line."""
     line = " ".join(words[: 4 * PREVIEW_CHARS].split())[:PREVIEW_CHARS] if words else ""
     return line or None
-
-
-def allowed_tools(config: Mapping[str, Any]) -> frozenset[str]:
-    """Return the tools that the gateway's owner opened to calls over the wire."""
-    return frozenset(strings(mapping(mapping(config.get("gateway")).get("tools")).get("allow")))
 
 
 def text(data: Mapping[str, Any], name: str) -> str | None:
