@@ -373,6 +373,20 @@ async def test_search_goes_to_the_message(fleet: Path) -> None:
         assert item.text == "welcome"
 
 
+async def test_arrows_move_in_the_hits_while_words_are_written(fleet: Path) -> None:
+    async with console(fleet) as desk:
+        await send(desk.runtime, OPS, "say welcome")
+        await desk.press("S")
+        await desk.write("welcome")
+        hits = desk.app.screen.query_one(LineList)
+        await desk.until(lambda: hits.count > 1)
+        await desk.press("down", "down", "up", "enter")
+        await desk.until(lambda: desk.screen.parts.main.key == OPS)
+        item = desk.screen.parts.main.view.current
+        assert item is not None
+        assert item.text == "say welcome", "the second newest, for the reply holds the word too"
+
+
 async def test_tools_fold_and_unfold(fleet: Path) -> None:
     async with console(fleet) as desk:
         await send(desk.runtime, OPS, "list sessions")
