@@ -19,69 +19,69 @@ DENY_OPS = '{session: {sendPolicy: {rules: [{action: "deny", match: {channel: "d
 
 
 async def test_a_message_is_sent_and_answered(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("say well done")
-        await desk.press("enter")
-        await desk.until(lambda: desk.composer.text == "")
-        await desk.shows("well done")
-        await desk.at_rest()
-        assert (await desk.words(OPS))[-2:] == [("user", "say well done"), ("assistant", "well done")]
-        assert desk.app.view_model.memory.drafts == {}
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("say well done")
+        await driver.press("enter")
+        await driver.until(lambda: driver.composer.text == "")
+        await driver.shows("well done")
+        await driver.at_rest()
+        assert (await driver.words(OPS))[-2:] == [("user", "say well done"), ("assistant", "well done")]
+        assert driver.app.view_model.memory.drafts == {}
 
 
 async def test_the_first_message_makes_the_main_session(state: Path) -> None:
-    async with console(state, first=True) as desk:
-        await desk.write("say first")
-        await desk.press("enter")
-        await desk.until(lambda: desk.screen.parts.main.key == MAIN)
-        await desk.shows("say first")
-        await desk.at_rest()
-        assert await desk.words(MAIN) == [("user", "say first"), ("assistant", "first")]
-        assert desk.composer.text == ""
+    async with console(state, first=True) as driver:
+        await driver.write("say first")
+        await driver.press("enter")
+        await driver.until(lambda: driver.screen.parts.main.key == MAIN)
+        await driver.shows("say first")
+        await driver.at_rest()
+        assert await driver.words(MAIN) == [("user", "say first"), ("assistant", "first")]
+        assert driver.composer.text == ""
 
 
 async def test_a_draft_for_the_first_session_does_not_go_to_another(state: Path) -> None:
-    async with console(state, first=True) as desk:
-        await desk.write("for main")
-        await send(desk.runtime, OPS, "say hello")
-        await desk.until(lambda: OPS in desk.order)
-        assert desk.composer.text == "for main"
-        await desk.select(OPS)
-        assert desk.composer.text == ""
-        await send(desk.runtime, MAIN, "say here")
-        await desk.select(MAIN)
-        await desk.until(lambda: desk.composer.text == "for main")
+    async with console(state, first=True) as driver:
+        await driver.write("for main")
+        await send(driver.runtime, OPS, "say hello")
+        await driver.until(lambda: OPS in driver.order)
+        assert driver.composer.text == "for main"
+        await driver.select(OPS)
+        assert driver.composer.text == ""
+        await send(driver.runtime, MAIN, "say here")
+        await driver.select(MAIN)
+        await driver.until(lambda: driver.composer.text == "for main")
 
 
 async def test_several_lines(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("one\ntwo")
-        await desk.press("alt+enter")
-        await desk.write("three")
-        await desk.press("enter")
-        await desk.until(lambda: desk.composer.text == "")
-        await desk.at_rest()
-        assert ("user", "one\ntwo\nthree") in await desk.words(OPS)
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("one\ntwo")
+        await driver.press("alt+enter")
+        await driver.write("three")
+        await driver.press("enter")
+        await driver.until(lambda: driver.composer.text == "")
+        await driver.at_rest()
+        assert ("user", "one\ntwo\nthree") in await driver.words(OPS)
 
 
 async def test_a_second_enter_sends_nothing_twice(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("say once")
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("say once")
         for _ in range(3):
-            desk.screen.writing.submit("say once")
-        await desk.until(lambda: desk.composer.text == "")
-        await desk.at_rest()
-        assert [text for role, text in await desk.words(OPS) if role == "user"] == ["say standby", "say once"]
+            driver.screen.writing.submit("say once")
+        await driver.until(lambda: driver.composer.text == "")
+        await driver.at_rest()
+        assert [text for role, text in await driver.words(OPS) if role == "user"] == ["say standby", "say once"]
 
 
 async def test_an_empty_message_goes_nowhere(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        before = await desk.words(OPS)
-        await desk.press("i", "space", "enter")
-        assert await desk.words(OPS) == before
+    async with console(fleet) as driver:
+        before = await driver.words(OPS)
+        await driver.press("i", "space", "enter")
+        assert await driver.words(OPS) == before
 
 
 # Commands
@@ -89,28 +89,28 @@ async def test_an_empty_message_goes_nowhere(fleet: Path) -> None:
 
 @pytest.mark.parametrize("name", [*COMMANDS, "help"])
 async def test_every_command_is_offered_and_completed(fleet: Path, name: str) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i", "slash")
-        await desk.shows(f"/{name}")
+    async with console(fleet) as driver:
+        await driver.press("i", "slash")
+        await driver.shows(f"/{name}")
         for character in name:
-            if next(iter(completions(desk.composer.text)))[0].strip() == f"/{name}":
+            if next(iter(completions(driver.composer.text)))[0].strip() == f"/{name}":
                 break
-            await desk.write(character)
-        await desk.press("tab")
-        assert desk.composer.text.strip() == f"/{name}"
-        assert desk.screen.position.pane == "composer"
+            await driver.write(character)
+        await driver.press("tab")
+        assert driver.composer.text.strip() == f"/{name}"
+        assert driver.screen.position.pane == "composer"
 
 
 async def test_the_choices_of_a_command_are_completed_and_carried_out(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("/send of")
-        await desk.press("tab")
-        assert desk.composer.text == "/send off"
-        await desk.press("enter")
-        await desk.until(lambda: desk.composer.text == "")
-        assert (await desk.session(OPS)).send_policy == "deny"
-        await desk.shows("⊘ deny by override")
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("/send of")
+        await driver.press("tab")
+        assert driver.composer.text == "/send off"
+        await driver.press("enter")
+        await driver.until(lambda: driver.composer.text == "")
+        assert (await driver.session(OPS)).send_policy == "deny"
+        await driver.shows("⊘ deny by override")
 
 
 @pytest.mark.parametrize(
@@ -122,18 +122,18 @@ async def test_the_choices_of_a_command_are_completed_and_carried_out(fleet: Pat
     ],
 )
 async def test_an_unknown_command_names_the_nearest_and_stays(fleet: Path, written: str, words: str) -> None:
-    async with console(fleet) as desk:
-        before = await desk.words(OPS)
-        await desk.press("i")
-        await desk.write(written)
-        await desk.press("enter")
-        await desk.said(words)
-        assert desk.composer.text == written
-        assert await desk.words(OPS) == before
-        await desk.press("home", "space", "enter")
-        await desk.until(lambda: desk.composer.text == "")
-        await desk.at_rest()
-        assert ("user", f" {written}") in await desk.words(OPS)
+    async with console(fleet) as driver:
+        before = await driver.words(OPS)
+        await driver.press("i")
+        await driver.write(written)
+        await driver.press("enter")
+        await driver.said(words)
+        assert driver.composer.text == written
+        assert await driver.words(OPS) == before
+        await driver.press("home", "space", "enter")
+        await driver.until(lambda: driver.composer.text == "")
+        await driver.at_rest()
+        assert ("user", f" {written}") in await driver.words(OPS)
 
 
 def test_what_is_no_command_is_words() -> None:
@@ -142,147 +142,147 @@ def test_what_is_no_command_is_words() -> None:
 
 
 async def test_a_command_with_a_wrong_argument_says_how_it_is_written(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("/send maybe")
-        await desk.press("enter")
-        await desk.said("usage: /send on|off|inherit")
-        assert desk.composer.text == "/send maybe"
-        assert (await desk.session(OPS)).send_policy is None
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("/send maybe")
+        await driver.press("enter")
+        await driver.said("usage: /send on|off|inherit")
+        assert driver.composer.text == "/send maybe"
+        assert (await driver.session(OPS)).send_policy is None
 
 
 async def test_help_is_shown_and_sent_nowhere(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        before = await desk.words(OPS)
-        await desk.press("i")
-        await desk.write("/help")
-        await desk.press("enter")
-        await desk.until(lambda: isinstance(desk.app.screen, Help))
-        await desk.press("escape")
-        assert desk.composer.text == ""
-        assert await desk.words(OPS) == before
+    async with console(fleet) as driver:
+        before = await driver.words(OPS)
+        await driver.press("i")
+        await driver.write("/help")
+        await driver.press("enter")
+        await driver.until(lambda: isinstance(driver.app.screen, Help))
+        await driver.press("escape")
+        assert driver.composer.text == ""
+        assert await driver.words(OPS) == before
 
 
 # History
 
 
 async def test_history_goes_back_and_forth(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
+    async with console(fleet) as driver:
+        await driver.press("i")
         for words in ("say one", "say two"):
-            await desk.write(words)
-            await desk.press("enter")
-            await desk.until(lambda: desk.composer.text == "")
+            await driver.write(words)
+            await driver.press("enter")
+            await driver.until(lambda: driver.composer.text == "")
         seen: list[str] = []
         for key in ("up", "up", "up", "down", "down"):
-            await desk.press(key)
-            seen.append(desk.composer.text)
+            await driver.press(key)
+            seen.append(driver.composer.text)
         assert seen == ["say two", "say one", "say one", "say two", ""]
-        await desk.at_rest()
-    async with console(fleet) as desk:
-        await desk.press("i", "up")
-        assert desk.composer.text == "say two"
+        await driver.at_rest()
+    async with console(fleet) as driver:
+        await driver.press("i", "up")
+        assert driver.composer.text == "say two"
 
 
 # Drafts
 
 
 async def test_drafts_belong_to_their_session(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("for ops")
-        await desk.press("escape", "escape")
-        await desk.select(MAIN)
-        await desk.until(lambda: desk.composer.text == "")
-        await desk.press("i")
-        await desk.write("for main")
-        await desk.press("escape", "escape")
-        await desk.select(OPS)
-        await desk.until(lambda: desk.composer.text == "for ops")
-        await desk.select(CRON)
-        await desk.until(lambda: desk.composer.text == "")
-        await desk.select(MAIN)
-        await desk.until(lambda: desk.composer.text == "for main")
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("for ops")
+        await driver.press("escape", "escape")
+        await driver.select(MAIN)
+        await driver.until(lambda: driver.composer.text == "")
+        await driver.press("i")
+        await driver.write("for main")
+        await driver.press("escape", "escape")
+        await driver.select(OPS)
+        await driver.until(lambda: driver.composer.text == "for ops")
+        await driver.select(CRON)
+        await driver.until(lambda: driver.composer.text == "")
+        await driver.select(MAIN)
+        await driver.until(lambda: driver.composer.text == "for main")
 
 
 async def test_the_last_letter_before_another_session_opens_is_kept(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        desk.composer.field.insert("x")  # and before anything could hear of it:
-        await desk.screen.open_sessions.open(MAIN)
-        assert desk.app.view_model.memory.drafts == {OPS: "x"}
-        await desk.until(lambda: desk.composer.text == "")
-        assert desk.app.view_model.memory.drafts == {OPS: "x"}
+    async with console(fleet) as driver:
+        driver.composer.field.insert("x")  # and before anything could hear of it:
+        await driver.screen.open_sessions.open(MAIN)
+        assert driver.app.view_model.memory.drafts == {OPS: "x"}
+        await driver.until(lambda: driver.composer.text == "")
+        assert driver.app.view_model.memory.drafts == {OPS: "x"}
 
 
 async def test_drafts_survive_a_restart(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("half a\nthought")
-    async with console(fleet) as desk:
-        assert desk.screen.parts.main.key == OPS
-        assert desk.composer.text == "half a\nthought"
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("half a\nthought")
+    async with console(fleet) as driver:
+        assert driver.screen.parts.main.key == OPS
+        assert driver.composer.text == "half a\nthought"
 
 
 async def test_drafts_survive_a_crash(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("not yet sent")
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("not yet sent")
         # Nothing is said at a crash: what is on disk half a second after the last key is what there is.
-        await desk.until(lambda: Memory.load(fleet).drafts == {OPS: "not yet sent"})
+        await driver.until(lambda: Memory.load(fleet).drafts == {OPS: "not yet sent"})
 
 
 @pytest.mark.spec("P1")
 async def test_what_is_denied_stays_with_the_reason(fleet: Path) -> None:
-    async with console(fleet, DENY_OPS) as desk:
-        before = await desk.words(OPS)
-        await desk.press("i")
-        await desk.write("let me in")
-        await desk.press("enter")
-        await desk.said("send policy denies messages to this session", "rule 1: discord")
-        assert desk.composer.text == "let me in"
-        assert desk.app.view_model.memory.drafts == {OPS: "let me in"}
-        assert await desk.words(OPS) == before
+    async with console(fleet, DENY_OPS) as driver:
+        before = await driver.words(OPS)
+        await driver.press("i")
+        await driver.write("let me in")
+        await driver.press("enter")
+        await driver.said("send policy denies messages to this session", "rule 1: discord")
+        assert driver.composer.text == "let me in"
+        assert driver.app.view_model.memory.drafts == {OPS: "let me in"}
+        assert await driver.words(OPS) == before
 
 
 async def test_what_was_written_on_while_it_was_sent_stays(fleet: Path) -> None:
     agent = Agent()
-    async with console(fleet, agent=agent) as desk:
-        await desk.press("i")
-        await desk.write("first")
-        desk.screen.writing.submit("first")
-        desk.composer.field.insert(" and more")
-        await desk.said("accepted")
-        assert desk.composer.text == " and more"
-        await desk.until(lambda: desk.app.view_model.memory.drafts == {OPS: " and more"})
-        await desk.at_rest()
+    async with console(fleet, agent=agent) as driver:
+        await driver.press("i")
+        await driver.write("first")
+        driver.screen.writing.submit("first")
+        driver.composer.field.insert(" and more")
+        await driver.said("accepted")
+        assert driver.composer.text == " and more"
+        await driver.until(lambda: driver.app.view_model.memory.drafts == {OPS: " and more"})
+        await driver.at_rest()
 
 
 async def test_a_reader_keeps_what_it_may_not_send(fleet: Path) -> None:
-    async with running(fleet), console(fleet, live=False) as desk:
-        await desk.until(lambda: desk.standing)
-        await desk.press("tab", "tab")
-        await desk.write("later")
-        await desk.press("enter")
-        await desk.said("owned by", "the draft is kept")
-        assert desk.composer.text == "later"
+    async with running(fleet), console(fleet, live=False) as driver:
+        await driver.until(lambda: driver.standing)
+        await driver.press("tab", "tab")
+        await driver.write("later")
+        await driver.press("enter")
+        await driver.said("owned by", "the draft is kept")
+        assert driver.composer.text == "later"
 
 
 async def test_a_very_long_message_is_sent_whole_or_stays(fleet: Path) -> None:
-    async with console(fleet, agent=Agent()) as desk:
-        await desk.press("i")
-        desk.app.post_message(Paste("x" * 1_000_000))
-        await desk.until(lambda: len(desk.composer.text) == 1_000_000)
-        await desk.press("enter")
-        await desk.said("the message is 1,000,000 bytes long and at most 524,288 fit")
-        assert len(desk.composer.text) == 1_000_000
+    async with console(fleet, agent=Agent()) as driver:
+        await driver.press("i")
+        driver.app.post_message(Paste("x" * 1_000_000))
+        await driver.until(lambda: len(driver.composer.text) == 1_000_000)
+        await driver.press("enter")
+        await driver.said("the message is 1,000,000 bytes long and at most 524,288 fit")
+        assert len(driver.composer.text) == 1_000_000
         words = "y" * 500_000 + "\nend"
-        desk.composer.load("")
-        desk.app.post_message(Paste(words))
-        await desk.until(lambda: desk.composer.text == words)
-        await desk.press("enter")
-        await desk.until(lambda: desk.composer.text == "")
-        await desk.at_rest()
-        assert ("user", words) in await desk.words(OPS)
+        driver.composer.load("")
+        driver.app.post_message(Paste(words))
+        await driver.until(lambda: driver.composer.text == words)
+        await driver.press("enter")
+        await driver.until(lambda: driver.composer.text == "")
+        await driver.at_rest()
+        assert ("user", words) in await driver.words(OPS)
 
 
 async def test_a_slow_disk_holds_nobody_up_and_gets_the_last_word(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,14 +295,14 @@ async def test_a_slow_disk_holds_nobody_up_and_gets_the_last_word(fleet: Path, m
         sync(descriptor)
 
     monkeypatch.setattr("os.fsync", fsync)
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("first ")
-        await desk.until(lambda: threads)
-        await desk.write("second ")  # while the disk takes its time
-        await desk.until(lambda: desk.app.remember_timer is None)
-        await desk.write("third")
-        assert desk.composer.text == "first second third"
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("first ")
+        await driver.until(lambda: threads)
+        await driver.write("second ")  # while the disk takes its time
+        await driver.until(lambda: driver.app.remember_timer is None)
+        await driver.write("third")
+        assert driver.composer.text == "first second third"
         assert Memory.load(fleet).drafts == {}
         assert threading.main_thread().name not in threads
         slow.set()

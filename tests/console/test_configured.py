@@ -48,44 +48,44 @@ def test_a_section_that_cannot_be_meant(state: Path, section: str, words: str) -
 
 @pytest.mark.parametrize("theme", ["switchboard-light", "switchboard-ansi", "nord"])
 async def test_a_theme_is_used(fleet: Path, theme: str) -> None:
-    async with console(fleet, f'{{console: {{theme: "{theme}"}}}}') as desk:
-        assert desk.app.theme == theme
-        await desk.shows("standby")
+    async with console(fleet, f'{{console: {{theme: "{theme}"}}}}') as driver:
+        assert driver.app.theme == theme
+        await driver.shows("standby")
 
 
 async def test_an_unknown_theme_says_the_nearest_and_the_console_goes_on(fleet: Path) -> None:
-    async with console(fleet, '{console: {theme: "switchboard-lihgt"}}') as desk:
+    async with console(fleet, '{console: {theme: "switchboard-lihgt"}}') as driver:
         file = places(fleet).config
-        assert desk.notice == (
+        assert driver.notice == (
             f'{file}: console.theme is "switchboard-lihgt", which is no theme; did you mean "switchboard-light"?'
         )
-        assert desk.app.theme == DEFAULT_THEME
+        assert driver.app.theme == DEFAULT_THEME
 
 
 # Keys
 
 
 async def test_a_keymap_works_and_shows(fleet: Path) -> None:
-    async with console(fleet, '{console: {keymap: {archive: "z", policy: "ctrl+y, U"}}}', size=(120, 60)) as desk:
-        await desk.shows("^y U policy")
-        await desk.press("x", "p")
-        assert (await desk.session(OPS)).archived_at is None
-        await desk.press("U")
-        await desk.said("ops: allow")
-        await desk.press("question_mark")
-        await desk.shows("z         Archive the session", "^y U      Send policy")
-        await desk.press("escape", "z")
-        await desk.said("ops: archived")
-        assert (await desk.session(OPS)).archived_at is not None
+    async with console(fleet, '{console: {keymap: {archive: "z", policy: "ctrl+y, U"}}}', size=(120, 60)) as driver:
+        await driver.shows("^y U policy")
+        await driver.press("x", "p")
+        assert (await driver.session(OPS)).archived_at is None
+        await driver.press("U")
+        await driver.said("ops: allow")
+        await driver.press("question_mark")
+        await driver.shows("z         Archive the session", "^y U      Send policy")
+        await driver.press("escape", "z")
+        await driver.said("ops: archived")
+        assert (await driver.session(OPS)).archived_at is not None
 
 
 async def test_two_actions_may_change_places(fleet: Path) -> None:
-    async with console(fleet, '{console: {keymap: {send: "n", spawn: "s"}}}') as desk:
-        assert desk.notice == "" or "console.keymap" not in desk.notice
-        await desk.press("n")
-        await desk.shows("send a message")
-        await desk.press("escape", "s")
-        await desk.shows("start a sub-agent")
+    async with console(fleet, '{console: {keymap: {send: "n", spawn: "s"}}}') as driver:
+        assert driver.notice == "" or "console.keymap" not in driver.notice
+        await driver.press("n")
+        await driver.shows("send a message")
+        await driver.press("escape", "s")
+        await driver.shows("start a sub-agent")
 
 
 @pytest.mark.parametrize(
@@ -127,22 +127,22 @@ def test_doctor_says_the_same(fleet: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 async def test_the_bell_rings_when_a_session_fails_that_nobody_looks_at(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        assert desk.screen.parts.main.key == OPS
-        await send(desk.runtime, OPS, "fail: in view")
-        await desk.shows("in view")
-        await desk.at_rest()
-        assert desk.bells == 0
-        await send(desk.runtime, CRON, "fail: unseen")
-        await desk.until(lambda: desk.bells == 1)
+    async with console(fleet) as driver:
+        assert driver.screen.parts.main.key == OPS
+        await send(driver.runtime, OPS, "fail: in view")
+        await driver.shows("in view")
+        await driver.at_rest()
+        assert driver.bells == 0
+        await send(driver.runtime, CRON, "fail: unseen")
+        await driver.until(lambda: driver.bells == 1)
 
 
 async def test_the_bell_can_be_turned_off(fleet: Path) -> None:
-    async with console(fleet, "{console: {bell: false}}") as desk:
-        await send(desk.runtime, CRON, "fail: unseen")
-        await desk.until(lambda: desk.app.view_model.book.rows[CRON].look == "failed")
-        await desk.shows("1 failed")
-        assert desk.bells == 0
+    async with console(fleet, "{console: {bell: false}}") as driver:
+        await send(driver.runtime, CRON, "fail: unseen")
+        await driver.until(lambda: driver.app.view_model.book.rows[CRON].look == "failed")
+        await driver.shows("1 failed")
+        assert driver.bells == 0
 
 
 def test_the_alarm_rings_once_for_a_failure_and_once_a_second() -> None:
@@ -169,91 +169,91 @@ def test_the_alarm_rings_once_for_a_failure_and_once_a_second() -> None:
 
 async def test_a_broken_configuration_shows_the_rows_and_goes_live_once_mended(fleet: Path) -> None:
     file = places(fleet).config
-    async with console(fleet, '{session: {sendPolicy: {default: "maybe"}}}', live=False) as desk:
-        await desk.until(lambda: desk.standing)
-        assert f"{file} line 1: session.sendPolicy.default" in desk.standing
-        assert "F5" in desk.standing
-        await desk.shows("ops", "cron:nightly", "standby")
-        await desk.press("p")
-        await desk.said("reading only")
-        await desk.press("f5")
-        await desk.until(lambda: "sendPolicy.default" in desk.standing)
+    async with console(fleet, '{session: {sendPolicy: {default: "maybe"}}}', live=False) as driver:
+        await driver.until(lambda: driver.standing)
+        assert f"{file} line 1: session.sendPolicy.default" in driver.standing
+        assert "F5" in driver.standing
+        await driver.shows("ops", "cron:nightly", "standby")
+        await driver.press("p")
+        await driver.said("reading only")
+        await driver.press("f5")
+        await driver.until(lambda: "sendPolicy.default" in driver.standing)
         file.write_text("{}", encoding="utf-8")
-        await desk.press("f5")
-        await desk.until(lambda: desk.runtime.connection.state == "live")
-        await desk.until(lambda: desk.standing == "")
-        await desk.press("p")
-        await desk.said("ops: allow")
+        await driver.press("f5")
+        await driver.until(lambda: driver.runtime.connection.state == "live")
+        await driver.until(lambda: driver.standing == "")
+        await driver.press("p")
+        await driver.said("ops: allow")
 
 
 # Small terminals
 
 
 async def test_a_terminal_that_is_too_small_says_so_and_nothing_is_lost(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("i")
-        await desk.write("half a thought")
-        await desk.pilot.resize_terminal(20, 5)
-        await desk.shows("20x5 is too small", "needs 40x10")
-        assert "ops" not in desk.picture
-        await desk.press("x", "R", "y", "enter")
-        await desk.pilot.resize_terminal(30, 5)
-        await desk.shows("30x5 is too small")
-        await desk.pilot.resize_terminal(120, 36)
-        await desk.until(lambda: desk.app.screen is desk.screen)
-        await desk.shows("half a thought", "say standby")
-        assert desk.screen.position.pane == "composer"
-        await desk.write("!")
-        assert desk.composer.text == "half a thought!"
-        session = await desk.session(OPS)
+    async with console(fleet) as driver:
+        await driver.press("i")
+        await driver.write("half a thought")
+        await driver.pilot.resize_terminal(20, 5)
+        await driver.shows("20x5 is too small", "needs 40x10")
+        assert "ops" not in driver.text
+        await driver.press("x", "R", "y", "enter")
+        await driver.pilot.resize_terminal(30, 5)
+        await driver.shows("30x5 is too small")
+        await driver.pilot.resize_terminal(120, 36)
+        await driver.until(lambda: driver.app.screen is driver.screen)
+        await driver.shows("half a thought", "say standby")
+        assert driver.screen.position.pane == "composer"
+        await driver.write("!")
+        assert driver.composer.text == "half a thought!"
+        session = await driver.session(OPS)
         assert (session.archived_at, session.last_seq) == (None, 2)
 
 
 async def test_a_console_started_in_a_terminal_that_is_too_small(fleet: Path) -> None:
-    async with console(fleet, size=(20, 5)) as desk:
-        await desk.shows("20x5 is too small")
-        await desk.pilot.resize_terminal(80, 24)
-        await desk.shows("cron:nightly")
-        await desk.press("q")
-        assert desk.app.return_code is not None
+    async with console(fleet, size=(20, 5)) as driver:
+        await driver.shows("20x5 is too small")
+        await driver.pilot.resize_terminal(80, 24)
+        await driver.shows("cron:nightly")
+        await driver.press("q")
+        assert driver.app.return_code is not None
 
 
 async def test_leaving_a_terminal_that_is_too_small_ends_no_run_unasked(fleet: Path) -> None:
     agent = Agent(held=True)
-    async with console(fleet, agent=agent) as desk:
-        await begin(desk.runtime, OPS, "one")
-        await desk.until(lambda: agent.at_work)
-        await desk.pilot.resize_terminal(30, 8)
-        await desk.shows("too small")
+    async with console(fleet, agent=agent) as driver:
+        await begin(driver.runtime, OPS, "one")
+        await driver.until(lambda: agent.at_work)
+        await driver.pilot.resize_terminal(30, 8)
+        await driver.shows("too small")
         for key in ("q", "ctrl+q", "ctrl+c"):
-            await desk.press(key)
-            await desk.shows("Runs are at work")
-            assert desk.app.return_code is None
+            await driver.press(key)
+            await driver.shows("Runs are at work")
+            assert driver.app.return_code is None
         agent.release()
-        await desk.until(lambda: not desk.runtime.active_runs)
-        await desk.press("q")
-        assert desk.app.return_code is not None
+        await driver.until(lambda: not driver.runtime.active_runs)
+        await driver.press("q")
+        assert driver.app.return_code is not None
 
 
 async def test_a_dialog_survives_a_terminal_that_is_too_small(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("s")
-        await desk.write("kept words")
-        await desk.pilot.resize_terminal(20, 5)
-        await desk.shows("too small")
-        await desk.pilot.resize_terminal(120, 36)
-        await desk.shows("kept words", "send a message")
+    async with console(fleet) as driver:
+        await driver.press("s")
+        await driver.write("kept words")
+        await driver.pilot.resize_terminal(20, 5)
+        await driver.shows("too small")
+        await driver.pilot.resize_terminal(120, 36)
+        await driver.shows("kept words", "send a message")
 
 
 async def test_one_pane_at_a_time_at_80_columns(fleet: Path) -> None:
-    async with console(fleet, size=(80, 24)) as desk:
-        await desk.shows("cron:nightly")
-        assert "say standby" not in desk.picture
-        await desk.press("enter")
-        await desk.shows("say standby")
-        assert "cron:nightly" not in desk.picture
-        await desk.press("escape")
-        await desk.shows("cron:nightly")
+    async with console(fleet, size=(80, 24)) as driver:
+        await driver.shows("cron:nightly")
+        assert "say standby" not in driver.text
+        await driver.press("enter")
+        await driver.shows("say standby")
+        assert "cron:nightly" not in driver.text
+        await driver.press("escape")
+        await driver.shows("cron:nightly")
 
 
 # Plain terminals
@@ -261,16 +261,16 @@ async def test_one_pane_at_a_time_at_80_columns(fleet: Path) -> None:
 
 async def test_no_color_draws_in_greys(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    async with console(fleet) as desk:
-        await send(desk.runtime, CRON, "fail: red")
-        await desk.shows("1 failed")
-        strips = strips_of(desk.app)
+    async with console(fleet) as driver:
+        await send(driver.runtime, CRON, "fail: red")
+        await driver.shows("1 failed")
+        strips = strips_of(driver.app)
         colours = [c for strip in strips for s in strip if s.style for c in (s.style.color, s.style.bgcolor) if c]
         assert colours
         for colour in colours:
             red, green, blue = colour.get_truecolor()
             assert max(red, green, blue) - min(red, green, blue) <= 2
-        assert "×" in desk.picture
+        assert "×" in driver.text
 
 
 @pytest.mark.parametrize("term", ["linux", "vt100"])
@@ -278,11 +278,11 @@ async def test_a_terminal_without_unicode_gets_ascii_signs(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
     monkeypatch.setenv("TERM", term)
-    async with console(fleet) as desk:
-        await send(desk.runtime, CRON, "fail: red")
-        await desk.until(lambda: desk.app.view_model.book.rows[CRON].look == "failed")
-        await desk.shows("x cron:nightly", ". main")
+    async with console(fleet) as driver:
+        await send(driver.runtime, CRON, "fail: red")
+        await driver.until(lambda: driver.app.view_model.book.rows[CRON].look == "failed")
+        await driver.shows("x cron:nightly", ". main")
         for glyph in "×●◌✓▪":
-            assert glyph not in "\n".join(line[:43] for line in desk.picture.splitlines()[2:-1])
-        assert desk.selected == OPS
-        assert MAIN in desk.order
+            assert glyph not in "\n".join(line[:43] for line in driver.text.splitlines()[2:-1])
+        assert driver.selected == OPS
+        assert MAIN in driver.order

@@ -27,63 +27,63 @@ async def hostile(turn: Turn) -> AsyncGenerator[AgentEvent, None]:
 
 
 async def test_markup_in_messages_tools_and_errors_is_shown_as_it_is(fleet: Path) -> None:
-    async with console(fleet, agent=Agent(hostile), size=(200, 50)) as desk:
-        await send(desk.runtime, OPS, f"{BROKEN} {HOSTILE}")
-        await desk.open(OPS)
-        await desk.shows(f"{BROKEN} {HOSTILE}")
-        await desk.press("t")
-        await desk.until(lambda: desk.picture.count("[@click=app.exit]go[/]") >= 3)
-        await send(desk.runtime, MAIN, "fail")
-        await desk.until(lambda: desk.app.view_model.book.rows[MAIN].look == "failed")
-        await desk.select(MAIN)
-        await desk.until(lambda: f"{HOSTILE} {BROKEN}" in desk.picture)
+    async with console(fleet, agent=Agent(hostile), size=(200, 50)) as driver:
+        await send(driver.runtime, OPS, f"{BROKEN} {HOSTILE}")
+        await driver.open(OPS)
+        await driver.shows(f"{BROKEN} {HOSTILE}")
+        await driver.press("t")
+        await driver.until(lambda: driver.text.count("[@click=app.exit]go[/]") >= 3)
+        await send(driver.runtime, MAIN, "fail")
+        await driver.until(lambda: driver.app.view_model.book.rows[MAIN].look == "failed")
+        await driver.select(MAIN)
+        await driver.until(lambda: f"{HOSTILE} {BROKEN}" in driver.text)
 
 
 @pytest.mark.parametrize("label", [HOSTILE, BROKEN, "[bold]b[/bold]", "\\[", "$foreground [$x]"])
 async def test_markup_in_a_label_is_shown_as_it_is_everywhere(fleet: Path, label: str) -> None:
-    async with console(fleet, size=(200, 50)) as desk:
-        await send(desk.runtime, OPS, f"/label {label}")
-        await desk.until(lambda: desk.app.view_model.book.rows[OPS].name == label)
-        await desk.shows(f"to {label}")
-        await desk.press("p")
-        assert label in await desk.said("allow")
-        await desk.press("R")
-        await desk.shows(f"{label} starts anew")
-        await desk.press("escape", "s")
-        await desk.shows("send a message")
-        await desk.press("shift+tab", "ctrl+u", "o", "p", "s")
-        await desk.shows(label[:20])
-        await desk.press("escape", "S")
-        await desk.write("standby")
-        await desk.until(lambda: desk.picture.count(label) >= 2)
-        await desk.press("escape")
-        await desk.press("o")
-        await desk.shows(f"{label}, message")
-        await desk.press("escape")
-        await desk.press("ctrl+p")
-        await desk.write("go to")
-        await desk.shows(f"go to {label}")
-        await desk.press("escape")
-        await call(desk.runtime, "sessions_spawn", task="say done", label=label)
-        await desk.at_rest()
-        await desk.select(MAIN)
-        await desk.shows("SPAWNS  of main")
-        assert desk.app.return_code is None
+    async with console(fleet, size=(200, 50)) as driver:
+        await send(driver.runtime, OPS, f"/label {label}")
+        await driver.until(lambda: driver.app.view_model.book.rows[OPS].name == label)
+        await driver.shows(f"to {label}")
+        await driver.press("p")
+        assert label in await driver.said("allow")
+        await driver.press("R")
+        await driver.shows(f"{label} starts anew")
+        await driver.press("escape", "s")
+        await driver.shows("send a message")
+        await driver.press("shift+tab", "ctrl+u", "o", "p", "s")
+        await driver.shows(label[:20])
+        await driver.press("escape", "S")
+        await driver.write("standby")
+        await driver.until(lambda: driver.text.count(label) >= 2)
+        await driver.press("escape")
+        await driver.press("o")
+        await driver.shows(f"{label}, message")
+        await driver.press("escape")
+        await driver.press("ctrl+p")
+        await driver.write("go to")
+        await driver.shows(f"go to {label}")
+        await driver.press("escape")
+        await call(driver.runtime, "sessions_spawn", task="say done", label=label)
+        await driver.at_rest()
+        await driver.select(MAIN)
+        await driver.shows("SPAWNS  of main")
+        assert driver.app.return_code is None
 
 
 async def test_markup_in_a_key_and_in_what_is_refused(fleet: Path) -> None:
     key = "agent:main:discord:group:[@click=app.exit]x[/"
-    async with console(fleet, size=(200, 50)) as desk:
-        await send(desk.runtime, key, "say hello")
-        await desk.until(lambda: key in desk.order)
-        await desk.select(key)
-        await desk.shows(key)
-        await desk.press("i")
-        await desk.write("/model [/nope")
-        await desk.press("enter")
-        await desk.said("[/nope")
-        assert desk.composer.text == "/model [/nope"
-        await desk.press("escape", "escape", "slash")
-        await desk.write("[/")
-        await desk.shows("/[/")
-        assert desk.order == [key]
+    async with console(fleet, size=(200, 50)) as driver:
+        await send(driver.runtime, key, "say hello")
+        await driver.until(lambda: key in driver.order)
+        await driver.select(key)
+        await driver.shows(key)
+        await driver.press("i")
+        await driver.write("/model [/nope")
+        await driver.press("enter")
+        await driver.said("[/nope")
+        assert driver.composer.text == "/model [/nope"
+        await driver.press("escape", "escape", "slash")
+        await driver.write("[/")
+        await driver.shows("/[/")
+        assert driver.order == [key]

@@ -28,118 +28,118 @@ RULES = """{
 SUB = "agent:main:subagent:0b9d2c6e-5a0f-4a50-9d36-0c5ff9a8a111"
 
 
-def page(desk: ConsoleDriver) -> PolicyScreen:
+def page(driver: ConsoleDriver) -> PolicyScreen:
     """Return the open screen."""
-    screen = desk.app.screen
+    screen = driver.app.screen
     assert isinstance(screen, PolicyScreen)
     return screen
 
 
-def line_of(desk: ConsoleDriver, *words: str) -> str:
+def line_of(driver: ConsoleDriver, *words: str) -> str:
     """Return the line of the screen that holds these words."""
-    return next(line for line in desk.picture.split("\n") if all(word in line for word in words))
+    return next(line for line in driver.text.split("\n") if all(word in line for word in words))
 
 
 @pytest.mark.spec("P5")
 async def test_every_rule_that_denies_is_named(fleet: Path) -> None:
-    async with console(fleet, RULES, size=(200, 50)) as desk:
-        await desk.select(OPS)
-        await desk.press("P")
-        assert "ops  agent:main:discord:group:ops" in desk.picture.split("\n")[0]
-        assert "⊘ deny, by rule 2: discord · group" in desk.picture
-        assert "session.sendPolicy.rules[1]" in desk.picture
-        assert "session.sendPolicy.rules[2]" in desk.picture
-        assert "session.sendPolicy.rules[0]" not in desk.picture
-        standing = [line_of(desk, f"rule {number} ").split("│")[0] for number in range(1, 5)]
+    async with console(fleet, RULES, size=(200, 50)) as driver:
+        await driver.select(OPS)
+        await driver.press("P")
+        assert "ops  agent:main:discord:group:ops" in driver.text.split("\n")[0]
+        assert "⊘ deny, by rule 2: discord · group" in driver.text
+        assert "session.sendPolicy.rules[1]" in driver.text
+        assert "session.sendPolicy.rules[2]" in driver.text
+        assert "session.sendPolicy.rules[0]" not in driver.text
+        standing = [line_of(driver, f"rule {number} ").split("│")[0] for number in range(1, 5)]
         assert ["decides" in line for line in standing] == [False, True, True, False]
         assert ["applies" in line for line in standing] == [True, False, False, False]
-        assert "decides" not in line_of(desk, "default", "✓ allow").split("│")[0]
+        assert "decides" not in line_of(driver, "default", "✓ allow").split("│")[0]
 
 
 @pytest.mark.spec("P1", "P2", "P5")
 async def test_the_override_is_turned_here_and_decides(fleet: Path) -> None:
-    async with console(fleet, RULES) as desk:
-        await desk.select(OPS)
-        await desk.press("P")
-        assert "No" not in line_of(desk, "override ")
+    async with console(fleet, RULES) as driver:
+        await driver.select(OPS)
+        await driver.press("P")
+        assert "No" not in line_of(driver, "override ")
         for override, effective in (
             ("allow", "✓ allow, by override"),
             ("deny", "⊘ deny, by override"),
             (None, "rule 2"),
         ):
-            await desk.press("p")
-            await desk.shows(effective)
-            assert (await desk.session(OPS)).send_policy == override
-            assert ("sendPolicy override" in desk.picture) == (override is not None)
-            assert ("1 override" in desk.picture.split("\n")[0]) == (override is not None)
-        assert "ops: inherit, so deny" in page(desk).notice.text
+            await driver.press("p")
+            await driver.shows(effective)
+            assert (await driver.session(OPS)).send_policy == override
+            assert ("sendPolicy override" in driver.text) == (override is not None)
+            assert ("1 override" in driver.text.split("\n")[0]) == (override is not None)
+        assert "ops: inherit, so deny" in page(driver).notice.text
 
 
 async def test_the_operators_own_key_works_here_too(fleet: Path) -> None:
-    async with console(fleet, '{console: {keymap: {policy: "ctrl+y", rules: "ctrl+t"}}}') as desk:
-        await desk.press("ctrl+t")
-        assert "^y policy" in desk.picture
-        await desk.press("p")
-        assert (await desk.session(OPS)).send_policy is None
-        await desk.press("ctrl+y")
-        await desk.shows("✓ allow, by override")
+    async with console(fleet, '{console: {keymap: {policy: "ctrl+y", rules: "ctrl+t"}}}') as driver:
+        await driver.press("ctrl+t")
+        assert "^y policy" in driver.text
+        await driver.press("p")
+        assert (await driver.session(OPS)).send_policy is None
+        await driver.press("ctrl+y")
+        await driver.shows("✓ allow, by override")
 
 
 async def test_what_somebody_else_changes_is_seen(fleet: Path) -> None:
-    async with console(fleet, RULES) as desk:
-        await desk.press("P")
-        await desk.runtime.patch(CRON, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
-        await desk.shows("⊘ deny     cron:nightly", "1 override")
-        await desk.runtime.patch(CRON, SessionPatch({"sendPolicy": None}), OPERATOR)
-        await desk.shows("0 overrides")
+    async with console(fleet, RULES) as driver:
+        await driver.press("P")
+        await driver.runtime.patch(CRON, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
+        await driver.shows("⊘ deny     cron:nightly", "1 override")
+        await driver.runtime.patch(CRON, SessionPatch({"sendPolicy": None}), OPERATOR)
+        await driver.shows("0 overrides")
 
 
 async def test_enter_looks_at_a_session_with_an_override_then_goes_there(fleet: Path) -> None:
-    async with console(fleet, RULES) as desk:
-        await desk.runtime.patch(CRON, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
-        await desk.select(OPS)
-        await desk.press("P")
-        await desk.shows("cron:nightly")
-        while getattr(page(desk).sheets[0].current, "key", None) != CRON:
-            await desk.press("j")
-        await desk.press("enter")
-        assert page(desk).subject.key == CRON
-        assert "decides" in line_of(desk, "⊘ deny", "cron:nightly")
-        await desk.press("enter")
-        assert desk.app.screen is desk.screen
-        assert desk.selected == CRON
+    async with console(fleet, RULES) as driver:
+        await driver.runtime.patch(CRON, SessionPatch({"sendPolicy": "deny"}), OPERATOR)
+        await driver.select(OPS)
+        await driver.press("P")
+        await driver.shows("cron:nightly")
+        while getattr(page(driver).sheets[0].current, "key", None) != CRON:
+            await driver.press("j")
+        await driver.press("enter")
+        assert page(driver).subject.key == CRON
+        assert "decides" in line_of(driver, "⊘ deny", "cron:nightly")
+        await driver.press("enter")
+        assert driver.app.screen is driver.screen
+        assert driver.selected == CRON
 
 
 async def test_brackets_go_through_the_sessions(fleet: Path) -> None:
-    async with console(fleet) as desk:
-        await desk.press("P")
-        assert page(desk).subject.key == OPS
+    async with console(fleet) as driver:
+        await driver.press("P")
+        assert page(driver).subject.key == OPS
         for key, expected in (("]", MAIN), ("]", CRON), ("]", CRON), ("[", MAIN), ("[", OPS), ("[", OPS)):
-            await desk.press({"]": "right_square_bracket", "[": "left_square_bracket"}[key])
-            assert page(desk).subject.key == expected
+            await driver.press({"]": "right_square_bracket", "[": "left_square_bracket"}[key])
+            assert page(driver).subject.key == expected
 
 
 @pytest.mark.spec("P5")
 async def test_any_key_can_be_tried(fleet: Path) -> None:
-    async with console(fleet, RULES) as desk:
-        await desk.press("P", "slash")
-        await desk.write("agent:main:discord:group:o")
-        assert "⊘ deny, by rule 2" in desk.picture, "while it is written"
-        await desk.press("enter")
-        assert page(desk).subject.key == "agent:main:discord:group:o", "what is written is meant, not what matches"
-        assert "there is no such session yet: your" in desk.picture
-        await desk.press("p")
-        await desk.until(lambda: "which waits for its session" in page(desk).notice.text)
-        await desk.shows("allow, waits for its session")
-        await desk.press("slash", "ctrl+u")
-        await desk.write("agent:main::x")
-        assert "empty part between its colons" in page(desk).notice.text
-        await desk.press("ctrl+u")
-        await desk.write("night")
-        await desk.press("enter")
-        assert page(desk).subject.key == CRON, "a part of a name takes what matches"
-        await desk.press("escape")
-        assert desk.app.screen is desk.screen
+    async with console(fleet, RULES) as driver:
+        await driver.press("P", "slash")
+        await driver.write("agent:main:discord:group:o")
+        assert "⊘ deny, by rule 2" in driver.text, "while it is written"
+        await driver.press("enter")
+        assert page(driver).subject.key == "agent:main:discord:group:o", "what is written is meant, not what matches"
+        assert "there is no such session yet: your" in driver.text
+        await driver.press("p")
+        await driver.until(lambda: "which waits for its session" in page(driver).notice.text)
+        await driver.shows("allow, waits for its session")
+        await driver.press("slash", "ctrl+u")
+        await driver.write("agent:main::x")
+        assert "empty part between its colons" in page(driver).notice.text
+        await driver.press("ctrl+u")
+        await driver.write("night")
+        await driver.press("enter")
+        assert page(driver).subject.key == CRON, "a part of a name takes what matches"
+        await driver.press("escape")
+        assert driver.app.screen is driver.screen
 
 
 @pytest.mark.spec("P5", "L5")
@@ -158,11 +158,11 @@ async def test_any_key_can_be_tried(fleet: Path) -> None:
     ],
 )
 async def test_what_is_said_of_a_new_key_is_what_its_session_gets(state: Path, key: str) -> None:
-    async with console(state, RULES) as desk:
-        rules = desk.runtime.rules
+    async with console(state, RULES) as driver:
+        rules = driver.runtime.rules
         tried = subject_of(key, rules, {})
-        await begin(desk.runtime, key, "/send inherit")
-        session = await desk.runtime.get_session(tried.key, ALL)
+        await begin(driver.runtime, key, "/send inherit")
+        session = await driver.runtime.get_session(tried.key, ALL)
         assert (tried.channel, tried.chat_type) == (session.channel, session.chat_type)
         assert tried.decision == rules.send_decision(session)
         assert "your first message makes it" in tried.note
@@ -238,24 +238,24 @@ def test_the_default_decides_where_no_rule_applies() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
 async def test_everything_is_reached_at_every_size(fleet: Path, size: tuple[int, int]) -> None:
-    async with console(fleet, RULES, size=size) as desk:
-        await desk.press("P")
-        seen = desk.picture
+    async with console(fleet, RULES, size=size) as driver:
+        await driver.press("P")
+        seen = driver.text
         for _ in range(3):
             for key in ("G", "tab"):
-                await desk.press(key)
-                seen += desk.picture
+                await driver.press(key)
+                seen += driver.text
         for words in ("MESSAGES INTO IT", "RULES", "OVERRIDES", "WHAT ITS AGENT MAY", "ITS TOOLS", "sessions_spawn"):
             assert words in seen
         assert ("there is one column only" in seen) == (size[0] < 100)
 
 
 async def test_a_reader_is_told_whose_the_policy_is(fleet: Path) -> None:
-    async with running(fleet), console(fleet, live=False) as desk:
-        await desk.until(lambda: desk.standing)
-        await desk.press("P", "p")
-        assert "owned by" in page(desk).notice.text
-        assert (await desk.session(OPS)).send_policy is None
+    async with running(fleet), console(fleet, live=False) as driver:
+        await driver.until(lambda: driver.standing)
+        await driver.press("P", "p")
+        assert "owned by" in page(driver).notice.text
+        assert (await driver.session(OPS)).send_policy is None
 
 
 HOSTILE = "[/x] [@click=app.exit]go[/] [bold"
@@ -268,26 +268,26 @@ BAD_RULES = """{ session: { sendPolicy: { rules: [
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
 async def test_names_keys_and_rules_are_cleaned_and_never_markup(fleet: Path, size: tuple[int, int]) -> None:
     key = "agent:main:discord:group:[@click=app.exit]x[/"
-    async with console(fleet, BAD_RULES, size=size) as desk:
-        await send(desk.runtime, key, "say hello")
-        await send(desk.runtime, key, f"/label {HOSTILE}")
-        await send(desk.runtime, key, "/send off")
-        await desk.until(lambda: desk.app.view_model.book.rows[key].name == HOSTILE)
-        await desk.select(key)
-        await desk.press("P")
-        await desk.shows(HOSTILE, "[@click=app.exit]x[/")
-        assert [row.name for row in overridden(desk.app.view_model.book.rows.values())] == [HOSTILE]
-        await desk.press("p")
-        await desk.until(lambda: HOSTILE in page(desk).notice.text)
-        await desk.press("slash")
-        await desk.write("agent:main:[@click=app.exit]y[/")
-        await desk.press("enter")
-        assert page(desk).subject.row is None
-        await desk.press("slash", "ctrl+u")
-        await desk.write("[/")
-        await desk.shows("[/")
-        await desk.press("escape", "ctrl+p")
-        await desk.write("policy")
-        await desk.press("escape")
-        assert not {"\x1b", "\x9b", "\u202e"} & set(desk.picture)
-        assert desk.app.return_code is None
+    async with console(fleet, BAD_RULES, size=size) as driver:
+        await send(driver.runtime, key, "say hello")
+        await send(driver.runtime, key, f"/label {HOSTILE}")
+        await send(driver.runtime, key, "/send off")
+        await driver.until(lambda: driver.app.view_model.book.rows[key].name == HOSTILE)
+        await driver.select(key)
+        await driver.press("P")
+        await driver.shows(HOSTILE, "[@click=app.exit]x[/")
+        assert [row.name for row in overridden(driver.app.view_model.book.rows.values())] == [HOSTILE]
+        await driver.press("p")
+        await driver.until(lambda: HOSTILE in page(driver).notice.text)
+        await driver.press("slash")
+        await driver.write("agent:main:[@click=app.exit]y[/")
+        await driver.press("enter")
+        assert page(driver).subject.row is None
+        await driver.press("slash", "ctrl+u")
+        await driver.write("[/")
+        await driver.shows("[/")
+        await driver.press("escape", "ctrl+p")
+        await driver.write("policy")
+        await driver.press("escape")
+        assert not {"\x1b", "\x9b", "\u202e"} & set(driver.text)
+        assert driver.app.return_code is None

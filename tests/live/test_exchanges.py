@@ -201,7 +201,7 @@ def test_runs_tell_which_message_is_which_step() -> None:
     assert 9 in transcript.take_changed()
 
 
-# The desk
+# The view_model
 
 
 @pytest.mark.spec("S9", "S11")
@@ -211,11 +211,11 @@ async def test_the_desk_knows_the_exchanges_of_what_is_open(state: Path) -> None
         await send(runtime, OPS, "say hi")
         await send(runtime, OPS, "say before", Operator(MAIN))
         await runtime.drained()
-        desk = ViewModel(runtime, Memory())
-        await Synchronizer(desk).load()
-        await desk.transcripts.open(MAIN)
-        assert [exchange.target for exchange in desk.exchanges.of(MAIN)] == [OPS]
-        told = desk.exchanges.announce(desk.exchanges.of(MAIN)[0].exchange_id)
+        view_model = ViewModel(runtime, Memory())
+        await Synchronizer(view_model).load()
+        await view_model.transcripts.open(MAIN)
+        assert [exchange.target for exchange in view_model.exchanges.of(MAIN)] == [OPS]
+        told = view_model.exchanges.announce(view_model.exchanges.of(MAIN)[0].exchange_id)
         assert told is not None  # it is a delivery of the other side
         assert told.state == "failed"
 
@@ -227,24 +227,24 @@ async def test_what_the_desk_knows_stays_true(state: Path, queue: int, monkeypat
     async with running(state) as runtime:
         for key in (MAIN, OPS, SUPPORT):
             await send(runtime, key, "say hi")
-        desk = ViewModel(runtime, Memory())
-        synchronizer = Synchronizer(desk)
+        view_model = ViewModel(runtime, Memory())
+        synchronizer = Synchronizer(view_model)
         await synchronizer.load()
-        await desk.transcripts.open(MAIN)
+        await view_model.transcripts.open(MAIN)
         await send(runtime, OPS, "say after", Operator(MAIN))
         await send(runtime, OPS, "say nothing to do with it", Operator(SUPPORT))
         await runtime.drained()
         following = asyncio.create_task(synchronizer.follow())
-        await until(lambda: [exchange.outcome for exchange in desk.exchanges.of(MAIN)] == ["done"])
-        exchange = desk.exchanges.of(MAIN)[0]
-        await until(lambda: desk.exchanges.announce(exchange.exchange_id) is not None)
+        await until(lambda: [exchange.outcome for exchange in view_model.exchanges.of(MAIN)] == ["done"])
+        exchange = view_model.exchanges.of(MAIN)[0]
+        await until(lambda: view_model.exchanges.announce(exchange.exchange_id) is not None)
         stored = await runtime.exchange(exchange.exchange_id)
         assert stored is not None
         announce = stored[1]
         assert announce is not None
-        await until(lambda: desk.exchanges.announce(exchange.exchange_id) == announce._replace(text=""))
+        await until(lambda: view_model.exchanges.announce(exchange.exchange_id) == announce._replace(text=""))
         assert exchange == stored[0]
-        steps = desk.transcripts.opened[MAIN].steps
+        steps = view_model.transcripts.opened[MAIN].steps
         assert {step.kind for step in steps.values()} == {"reply"}
-        assert desk.exchanges.of(SUPPORT) == []
+        assert view_model.exchanges.of(SUPPORT) == []
         following.cancel()

@@ -37,18 +37,18 @@ class Closed(Line):
 
 @contextlib.asynccontextmanager
 async def desk_on(runtime: Runtime) -> AsyncGenerator[tuple[ViewModel, Synchronizer, Closed]]:
-    """Open a desk on a gateway elsewhere."""
+    """Open a view_model on a gateway elsewhere."""
     from core.multi import MultiGateway
 
     line = Closed(runtime)
     line.become(name="far")
     fleet = MultiGateway({"far": line.gateway})
-    desk = ViewModel(fleet, Memory())
-    synchronizer = Synchronizer(desk)
+    view_model = ViewModel(fleet, Memory())
+    synchronizer = Synchronizer(view_model)
     await synchronizer.load()
     task = asyncio.create_task(synchronizer.follow())
     try:
-        yield desk, synchronizer, line
+        yield view_model, synchronizer, line
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -67,22 +67,22 @@ async def test_a_page_that_cannot_be_read_says_why(state: Path, error: Switchboa
     async with running(state) as runtime:
         for number in range(PAGE):
             await send(runtime, MAIN, f"say {number}")
-        async with desk_on(runtime) as (desk, _, line):
-            key = next(iter(desk.book.rows))
-            transcript = await desk.transcripts.open(key)
+        async with desk_on(runtime) as (view_model, _, line):
+            key = next(iter(view_model.book.rows))
+            transcript = await view_model.transcripts.open(key)
             assert transcript.item(1) is None
             line.problem = error
-            desk.changes.take()
-            desk.transcripts.fetch_wanted(transcript)
+            view_model.changes.take()
+            view_model.transcripts.fetch_wanted(transcript)
             await until(lambda: transcript.why_missing(1))
             assert transcript.why_missing(1) == error.message
-            assert key in desk.changes.take().transcripts
+            assert key in view_model.changes.take().transcripts
             assert transcript.item(1) is None
             assert not transcript.wanted, "it is not asked for again and again"
             line.problem = None
-            await desk.transcripts.open(key)
+            await view_model.transcripts.open(key)
             assert transcript.item(1) is None
-            desk.transcripts.fetch_wanted(transcript)
+            view_model.transcripts.fetch_wanted(transcript)
             await until(lambda: transcript.item(1))
             assert not transcript.why_missing(1)
 
@@ -93,9 +93,9 @@ async def test_a_hole_that_cannot_be_filled_says_why_and_is_filled_after_a_gap(
 ) -> None:
     async with running(state) as runtime:
         await send(runtime, MAIN, "say one")
-        async with desk_on(runtime) as (desk, synchronizer, line):
-            key = next(iter(desk.book.rows))
-            transcript = await desk.transcripts.open(key)
+        async with desk_on(runtime) as (view_model, synchronizer, line):
+            key = next(iter(view_model.book.rows))
+            transcript = await view_model.transcripts.open(key)
             publish = runtime.hub.publish
 
             def without_messages(events: Sequence[DurableEvent]) -> None:
@@ -112,7 +112,7 @@ async def test_a_hole_that_cannot_be_filled_says_why_and_is_filled_after_a_gap(
             await synchronizer.apply(Gap("far"))
             await until(lambda: not transcript.refused)
             assert transcript.item(4) is None
-            desk.transcripts.fetch_wanted(transcript)
+            view_model.transcripts.fetch_wanted(transcript)
             await until(lambda: transcript.item(4))
             await send(runtime, MAIN, "say three")
             await until(lambda: transcript.last == 6 and transcript.item(6))
@@ -121,12 +121,12 @@ async def test_a_hole_that_cannot_be_filled_says_why_and_is_filled_after_a_gap(
 async def test_another_error_does_not_end_what_follows_events(state: Path) -> None:
     async with running(state) as runtime:
         await send(runtime, MAIN, "say one")
-        async with desk_on(runtime) as (desk, _, line):
-            key = next(iter(desk.book.rows))
-            await desk.transcripts.open(key)
+        async with desk_on(runtime) as (view_model, _, line):
+            key = next(iter(view_model.book.rows))
+            await view_model.transcripts.open(key)
             line.problem = Forbidden("no")
             await send(runtime, MAIN, "say two")
             await runtime.drained()
             line.problem = None
             await send(runtime, "agent:main:other", "say three")
-            await until(lambda: any("other" in each for each in desk.book.rows))
+            await until(lambda: any("other" in each for each in view_model.book.rows))

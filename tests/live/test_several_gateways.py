@@ -1,4 +1,4 @@
-"""The desk over two gateways: one that is slow, lost or another store does nothing to the rows of the other."""
+"""The view_model over two gateways: one that is slow, lost or another store does nothing to the rows of the other."""
 
 import asyncio
 import contextlib
@@ -29,25 +29,25 @@ KEYS = [f"@prod:agent:main:s{number}" for number in range(4)]
 
 @contextlib.asynccontextmanager
 async def following(folder: Path) -> AsyncGenerator[tuple[ViewModel, Synchronizer, Runtime, Runtime, Line]]:
-    """Open a desk over two gateways, each with a session."""
+    """Open a view_model over two gateways, each with a session."""
     async with running(folder / "here") as here, running(folder / "prod") as prod:
         await send(here, "main", "hello")
         await send(prod, "main", "hello")
         line = Line(prod)
-        desk = ViewModel(MultiGateway({"": here, "prod": line.gateway}), Memory())
-        synchronizer = Synchronizer(desk)
+        view_model = ViewModel(MultiGateway({"": here, "prod": line.gateway}), Memory())
+        synchronizer = Synchronizer(view_model)
         await synchronizer.load()
         synchronizer.configure()
         task = asyncio.create_task(synchronizer.follow())
         try:
-            yield desk, synchronizer, here, prod, line
+            yield view_model, synchronizer, here, prod, line
         finally:
             task.cancel()
 
 
 async def test_a_slow_transcript_elsewhere_keeps_no_other_event_waiting(tmp_path: Path) -> None:
-    async with following(tmp_path) as (desk, synchronizer, here, prod, line):
-        await desk.transcripts.open(THERE)
+    async with following(tmp_path) as (view_model, synchronizer, here, prod, line):
+        await view_model.transcripts.open(THERE)
         asked, answers = asyncio.Event(), asyncio.Event()
 
         async def slowly(*args: Any, **kwargs: Any) -> Any:
@@ -56,13 +56,13 @@ async def test_a_slow_transcript_elsewhere_keeps_no_other_event_waiting(tmp_path
             return await prod.history(*args, **kwargs)
 
         line.gateway.history = slowly
-        transcript = desk.transcripts.opened[THERE]
-        session = desk.book.rows[THERE].session
+        transcript = view_model.transcripts.opened[THERE]
+        session = view_model.book.rows[THERE].session
         changed = SessionChanged(session.rev + 1, session._replace(rev=session.rev + 1, last_seq=4))
         await asyncio.wait_for(synchronizer.apply(changed), 5)
         await asked.wait()
         await send(here, "agent:main:new", "hello")
-        await until(lambda: "agent:main:new" in desk.book.rows)
+        await until(lambda: "agent:main:new" in view_model.book.rows)
         assert transcript.last == 2
         await send(prod, "main", "again")
         answers.set()
@@ -70,48 +70,48 @@ async def test_a_slow_transcript_elsewhere_keeps_no_other_event_waiting(tmp_path
 
 
 async def test_rows_of_a_lost_gateway_stay_and_are_read_again_when_it_is_back(tmp_path: Path) -> None:
-    async with following(tmp_path) as (desk, synchronizer, _, prod, line):
-        assert set(desk.book.rows) == {MAIN, THERE}
-        line.become(state="lost", heard_at=desk.wall_ms() - 5_000)
-        await until(lambda: desk.silent_ms(THERE) is not None)
-        assert desk.silent_ms(MAIN) is None
-        assert (desk.silent_ms(THERE) or 0) >= 5_000
-        assert desk.now_ms(THERE) <= desk.now_ms(MAIN) - 4_000
+    async with following(tmp_path) as (view_model, synchronizer, _, prod, line):
+        assert set(view_model.book.rows) == {MAIN, THERE}
+        line.become(state="lost", heard_at=view_model.wall_ms() - 5_000)
+        await until(lambda: view_model.silent_ms(THERE) is not None)
+        assert view_model.silent_ms(MAIN) is None
+        assert (view_model.silent_ms(THERE) or 0) >= 5_000
+        assert view_model.now_ms(THERE) <= view_model.now_ms(MAIN) - 4_000
         prod.hub.passing(Reloaded())
         await until(lambda: "prod" in synchronizer.void)
-        assert THERE in desk.book.rows
+        assert THERE in view_model.book.rows
         line.become(state="live")
         await until(lambda: not synchronizer.void)
-        assert desk.silent_ms(THERE) is None
-        assert set(desk.book.rows) == {MAIN, THERE}
+        assert view_model.silent_ms(THERE) is None
+        assert set(view_model.book.rows) == {MAIN, THERE}
 
 
 async def test_only_the_gateway_that_was_reloaded_is_read_again(tmp_path: Path) -> None:
-    async with following(tmp_path) as (desk, synchronizer, _, prod, _):
-        await desk.transcripts.open(MAIN)
-        await desk.transcripts.open(THERE)
-        mine, theirs = desk.transcripts.opened[MAIN], desk.transcripts.opened[THERE]
+    async with following(tmp_path) as (view_model, synchronizer, _, prod, _):
+        await view_model.transcripts.open(MAIN)
+        await view_model.transcripts.open(THERE)
+        mine, theirs = view_model.transcripts.opened[MAIN], view_model.transcripts.opened[THERE]
         ghost = make_session("@prod:agent:main:ghost", rev=10**9)
-        desk.book.apply(SessionChanged(ghost.rev, ghost))
+        view_model.book.apply(SessionChanged(ghost.rev, ghost))
         prod.hub.passing(Reloaded())
-        await until(lambda: ghost.key not in desk.book.rows)
+        await until(lambda: ghost.key not in view_model.book.rows)
         await until(lambda: not synchronizer.void)
-        assert desk.transcripts.opened[MAIN] is mine
-        assert desk.transcripts.opened[THERE] is not theirs
+        assert view_model.transcripts.opened[MAIN] is mine
+        assert view_model.transcripts.opened[THERE] is not theirs
 
 
 async def test_drafts_and_what_was_seen_stay_with_a_gateway_that_is_put_away(tmp_path: Path) -> None:
-    async with following(tmp_path) as (desk, synchronizer, _, prod, line):
-        desk.memory.keep_draft(THERE, "half")
+    async with following(tmp_path) as (view_model, synchronizer, _, prod, line):
+        view_model.memory.keep_draft(THERE, "half")
         await send(prod, "main", "news")
-        await until(lambda: desk.book.rows[THERE].unread == 2)
-        desk.gateway.remove("prod")
-        await until(lambda: THERE not in desk.book.rows)
+        await until(lambda: view_model.book.rows[THERE].unread == 2)
+        view_model.gateway.remove("prod")
+        await until(lambda: THERE not in view_model.book.rows)
         assert synchronizer.unseen()[THERE] == 2
-        desk.gateway.add("prod", line.gateway)
-        await until(lambda: THERE in desk.book.rows)
-        assert desk.book.rows[THERE].unread == 2
-        assert desk.memory.drafts[THERE] == "half"
+        view_model.gateway.add("prod", line.gateway)
+        await until(lambda: THERE in view_model.book.rows)
+        assert view_model.book.rows[THERE].unread == 2
+        assert view_model.memory.drafts[THERE] == "half"
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The desk when sessions are deleted, and when what it knew of the gateway is void (architecture#console)."""
+"""The view_model when sessions are deleted, and when what it knew of the gateway is void (architecture#console)."""
 
 import asyncio
 import contextlib
@@ -28,15 +28,15 @@ OTHER = "agent:main:other"
 
 @contextlib.asynccontextmanager
 async def following(runtime: Runtime, *keys: str) -> AsyncGenerator[ViewModel]:
-    """Open a desk on a runtime and sessions on it, and follow what happens."""
-    desk = ViewModel(runtime, Memory())
-    synchronizer = Synchronizer(desk)
+    """Open a view_model on a runtime and sessions on it, and follow what happens."""
+    view_model = ViewModel(runtime, Memory())
+    synchronizer = Synchronizer(view_model)
     await synchronizer.load()
     for key in keys:
-        await desk.transcripts.open(key)
+        await view_model.transcripts.open(key)
     task = asyncio.create_task(synchronizer.follow())
     try:
-        yield desk
+        yield view_model
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -54,33 +54,33 @@ async def unheard(runtime: Runtime, *deeds: Any) -> None:
 async def test_a_deleted_session_leaves_the_book_and_the_open_transcripts(runtime: Runtime) -> None:
     for key in (MAIN, OPS):
         await send(runtime, key, "hello")
-    async with following(runtime, MAIN, OPS) as desk:
-        desk.changes.take()
+    async with following(runtime, MAIN, OPS) as view_model:
+        view_model.changes.take()
         await runtime.delete(OPS, OPERATOR)
-        await until(lambda: OPS not in desk.book.rows)
-        assert list(desk.transcripts.opened) == [MAIN]
-        assert desk.changes.take().gone == {OPS}
-        assert [placed.key for placed in desk.book.placement.placed()] == [MAIN]
-        assert sum(desk.book.counts.values()) == 1
+        await until(lambda: OPS not in view_model.book.rows)
+        assert list(view_model.transcripts.opened) == [MAIN]
+        assert view_model.changes.take().gone == {OPS}
+        assert [placed.key for placed in view_model.book.placement.placed()] == [MAIN]
+        assert sum(view_model.book.counts.values()) == 1
         with pytest.raises(NotFound):
-            await desk.transcripts.open(OPS)
+            await view_model.transcripts.open(OPS)
         await send(runtime, OPS, "again")
-        await until(lambda: OPS in desk.book.rows and desk.book.rows[OPS].unread == 2)
+        await until(lambda: OPS in view_model.book.rows and view_model.book.rows[OPS].unread == 2)
 
 
 async def test_one_that_is_deleted_while_its_messages_are_read_stops_nothing(runtime: Runtime) -> None:
     await send(runtime, OPS, "hello")
-    desk = ViewModel(runtime, Memory())
-    synchronizer = Synchronizer(desk)
+    view_model = ViewModel(runtime, Memory())
+    synchronizer = Synchronizer(view_model)
     await synchronizer.load()
-    transcript = await desk.transcripts.open(OPS)
+    transcript = await view_model.transcripts.open(OPS)
     transcript.last -= 1  # there is a hole to be filled when the next message comes
     await send(runtime, OPS, "more")
     await runtime.drained()
     await runtime.delete(OPS, OPERATOR)
     await send(runtime, MAIN, "hello")
     task = asyncio.create_task(synchronizer.follow())
-    await until(lambda: MAIN in desk.book.rows and OPS not in desk.book.rows)
+    await until(lambda: MAIN in view_model.book.rows and OPS not in view_model.book.rows)
     assert not task.done()
     task.cancel()
 
@@ -88,8 +88,8 @@ async def test_one_that_is_deleted_while_its_messages_are_read_stops_nothing(run
 async def test_after_a_reload_everything_is_read_again(runtime: Runtime) -> None:
     for key in (MAIN, OPS, OTHER):
         await send(runtime, key, "say one")
-    async with following(runtime, MAIN, OPS) as desk:
-        before = desk.transcripts.opened[MAIN]
+    async with following(runtime, MAIN, OPS) as view_model:
+        before = view_model.transcripts.opened[MAIN]
         await unheard(
             runtime,
             runtime.delete(OPS, OPERATOR),
@@ -97,17 +97,19 @@ async def test_after_a_reload_everything_is_read_again(runtime: Runtime) -> None
             send(runtime, MAIN, "say two"),
             send(runtime, OTHER, "say three", Operator(MAIN)),
         )
-        assert desk.transcripts.opened[MAIN].last == 2
+        assert view_model.transcripts.opened[MAIN].last == 2
         last = (await session(runtime, MAIN)).last_seq
         assert last >= 4
         runtime.hub.passing(Reloaded())
-        await until(lambda: desk.transcripts.opened[MAIN].last == last and list(desk.transcripts.opened) == [MAIN])
-        assert desk.transcripts.opened[MAIN] is not before
-        assert OPS not in desk.book.rows
-        assert desk.book.rows[OTHER].session == await session(runtime, OTHER)
-        assert desk.exchanges.of(MAIN)
+        await until(
+            lambda: view_model.transcripts.opened[MAIN].last == last and list(view_model.transcripts.opened) == [MAIN]
+        )
+        assert view_model.transcripts.opened[MAIN] is not before
+        assert OPS not in view_model.book.rows
+        assert view_model.book.rows[OTHER].session == await session(runtime, OTHER)
+        assert view_model.exchanges.of(MAIN)
         await send(runtime, MAIN, "say four")
-        await until(lambda: desk.transcripts.opened[MAIN].last == last + 2)
+        await until(lambda: view_model.transcripts.opened[MAIN].last == last + 2)
 
 
 class Unreachable(Runtime):
@@ -126,16 +128,16 @@ async def test_a_reload_that_fails_is_made_up_for_when_the_way_is_back(state: Pa
     async with running(state) as writer:
         await send(writer, MAIN, "hello")
         runtime = Unreachable.open(state)
-        async with following(runtime, MAIN) as desk:
+        async with following(runtime, MAIN) as view_model:
             await send(writer, OPS, "hello")
             runtime.is_away = True
             for event in (Reloaded(), ConnectionChanged(Connection("lost", "no answer"))):
                 runtime.hub.passing(event)
-            await until(lambda: desk.changes.take().connections)
-            assert OPS not in desk.book.rows
+            await until(lambda: view_model.changes.take().connections)
+            assert OPS not in view_model.book.rows
             runtime.is_away = False
             runtime.hub.passing(ConnectionChanged(Connection("live")))
-            await until(lambda: OPS in desk.book.rows)
+            await until(lambda: OPS in view_model.book.rows)
         await runtime.close()
 
 
@@ -153,15 +155,15 @@ class Silent(Runtime):
 async def test_a_row_says_what_the_gateway_says_of_the_policy(state: Path) -> None:
     async with running(state) as runtime:
         await send(runtime, MAIN, "hello")
-        async with following(runtime) as desk:
-            assert desk.book.rows[MAIN].policy == runtime.policy_of(await session(runtime, MAIN))
-            assert not desk.book.rows[MAIN].denied
+        async with following(runtime) as view_model:
+            assert view_model.book.rows[MAIN].policy == runtime.policy_of(await session(runtime, MAIN))
+            assert not view_model.book.rows[MAIN].denied
             await send(runtime, MAIN, "/send off")
-            await until(lambda: desk.book.rows[MAIN].denied)
+            await until(lambda: view_model.book.rows[MAIN].denied)
     silent = Silent.open(state)
-    async with following(silent) as desk:
-        assert desk.book.rows[MAIN].policy is None
-        assert not desk.book.rows[MAIN].denied
+    async with following(silent) as view_model:
+        assert view_model.book.rows[MAIN].policy is None
+        assert not view_model.book.rows[MAIN].denied
     await silent.close()
 
 

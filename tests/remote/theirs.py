@@ -12,7 +12,7 @@ from core.remote.profile import Profile
 from tests.remote.generations import EARLIEST, NEWEST, PROTOCOL_3, methods, refusal
 from tests.remote.scripted import Conversation, Scripted, scripted
 
-KEY = "agent:main:desk"
+KEY = "agent:main:view_model"
 
 
 class Theirs:

@@ -108,23 +108,23 @@ def test_the_command_line_asks_and_sets_it(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.spec("P5")
 async def test_the_rules_screen_shows_and_sets_it(state: Path) -> None:
-    async with console(state, RULES, agent=Agent()) as desk:
-        await send(desk.runtime, "main", "hello")
-        await desk.until(lambda: desk.order)
-        await desk.press("escape", "P", "slash")
-        await desk.write(GROUP)
-        await desk.press("enter", "p")
-        await desk.shows("✓ allow, by override", "allow, waits for its session", "1 override")
-        assert await desk.runtime.overrides() == {GROUP: "allow"}
-        screen = desk.app.screen
+    async with console(state, RULES, agent=Agent()) as driver:
+        await send(driver.runtime, "main", "hello")
+        await driver.until(lambda: driver.order)
+        await driver.press("escape", "P", "slash")
+        await driver.write(GROUP)
+        await driver.press("enter", "p")
+        await driver.shows("✓ allow, by override", "allow, waits for its session", "1 override")
+        assert await driver.runtime.overrides() == {GROUP: "allow"}
+        screen = driver.app.screen
         assert isinstance(screen, PolicyScreen)
-        await desk.until(lambda: "waits for its session" in screen.notice.text)
-        await desk.press("p")
-        await desk.shows("⊘ deny, by override")
-        await desk.press("p")
-        await desk.shows("inherit: the rules decide")
-        assert await desk.runtime.overrides() == {}
-        await desk.runtime.patch(OTHER, policy("allow"), OPERATOR)
-    async with console(state, RULES, agent=Agent()) as desk:
-        await desk.press("P")
-        await desk.shows(OTHER)
+        await driver.until(lambda: "waits for its session" in screen.notice.text)
+        await driver.press("p")
+        await driver.shows("⊘ deny, by override")
+        await driver.press("p")
+        await driver.shows("inherit: the rules decide")
+        assert await driver.runtime.overrides() == {}
+        await driver.runtime.patch(OTHER, policy("allow"), OPERATOR)
+    async with console(state, RULES, agent=Agent()) as driver:
+        await driver.press("P")
+        await driver.shows(OTHER)

@@ -256,18 +256,18 @@ async def test_files_and_the_screen_say_main(state: Path, agent: Agent) -> None:
         clean(file.name, file.read_text())
     async with running(state, Settings(agents=settings().agents)) as runtime:  # another scope: its own `main`
         await send(runtime, "agent:boss:main", "say of another scope")
-    async with console(state, json.dumps(CONFIG), agent=agent, size=(160, 50)) as desk:
-        await desk.select("main")
-        await desk.shows("look around")
-        assert "agent:boss:main" not in desk.order
-        clean("watch", desk.picture)
-        assert len([row for row in desk.app.view_model.book.rows.values() if row.name == "main"]) == 1
+    async with console(state, json.dumps(CONFIG), agent=agent, size=(160, 50)) as driver:
+        await driver.select("main")
+        await driver.shows("look around")
+        assert "agent:boss:main" not in driver.order
+        clean("watch", driver.text)
+        assert len([row for row in driver.app.view_model.book.rows.values() if row.name == "main"]) == 1
         for key in ("P", "escape", "S", "escape", "question_mark", "escape", "o", "escape"):
-            await desk.press(key)
-            clean(f"after {key}", desk.picture)
-        await desk.select(HELPER)
-        await desk.shows("look around")
-        clean("the helper", desk.picture)
+            await driver.press(key)
+            clean(f"after {key}", driver.text)
+        await driver.select(HELPER)
+        await driver.shows("look around")
+        clean("the helper", driver.text)
 
 
 @pytest.mark.spec("K5")

@@ -82,7 +82,7 @@ class ConsoleDriver:
         return [placed.key for placed in self.app.view_model.book.placement.placed()]
 
     @property
-    def picture(self) -> str:
+    def text(self) -> str:
         """The words on the screen, line by line."""
         strips = strips_of(self.app)
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
@@ -93,7 +93,7 @@ class ConsoleDriver:
         if condition():
             return
         while not condition():
-            assert time.monotonic() < deadline, f"the condition did not come true in time:\n{self.picture}"
+            assert time.monotonic() < deadline, f"the condition did not come true in time:\n{self.text}"
             await asyncio.sleep(0.005)
         await self.pilot.pause(0)  # what made it true is drawn as well
 
@@ -120,7 +120,7 @@ class ConsoleDriver:
 
     async def shows(self, *words: str) -> None:
         """Wait until the screen holds these words."""
-        await self.until(lambda: all(word in self.picture for word in words))
+        await self.until(lambda: all(word in self.text for word in words))
 
     async def select(self, key: str) -> None:
         """Go to a session of the list with the arrows, and wait until its transcript is open."""

@@ -15,7 +15,7 @@ from tests.live.samples import make_session
 from tests.remote.native.test_hostile import scripted
 from tests.support.runtimes import Listener, until
 
-KEY = "agent:main:desk"
+KEY = "agent:main:view_model"
 
 
 async def test_a_newer_gateway_says_more_than_we_know() -> None:

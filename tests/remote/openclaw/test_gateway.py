@@ -223,7 +223,7 @@ async def test_an_older_gateway_that_lists_an_old_run_as_running_is_not_believed
     async with serving(theirs, tmp_path, FakeClock(1_000_000)) as (gateway, _):
         page = await gateway.list_sessions(SessionQuery(), ALL)
         states = {session.key.rpartition(":")[2]: session.status for session in page.sessions}
-        assert states == {"desk": None, "now": "running", "counted": "running"}
+        assert states == {"view_model": None, "now": "running", "counted": "running"}
 
 
 async def test_after_a_lost_connection_only_what_is_new_is_told(tmp_path: Path) -> None:
