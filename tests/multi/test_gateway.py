@@ -2,12 +2,13 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.gateway import Reads, Writes
 from core.model.access import ALL, OPERATOR, One, Operator, Tree
 from core.model.errors import Forbidden, NotFound, Unavailable
 from core.model.events import (
@@ -21,7 +22,7 @@ from core.model.events import (
     SessionChanged,
 )
 from core.model.keys import joined, split
-from core.model.messages import Provenance, user_draft
+from core.model.messages import Message, Provenance, user_draft
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import NewSession, SessionPatch, SessionQuery, Unsearched, unsearched
 from core.multi import MultiGateway, asking, prefix
@@ -31,6 +32,10 @@ from tests.support.runtimes import MAIN, Agent, Listener, begin, running, send, 
 
 OPS = "agent:main:discord:group:ops"
 THERE = "@prod:agent:main:main"
+REF_NAMES = {name for fields in prefix.REFS.values() for name in fields} - {"message"}
+"""Fields that hold a key or an id, or something that does, wherever they stand; a `message` is often only words."""
+OWN = {Message: {"run_id"}}
+"""What is looked at in one session only, and so needs no name."""
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 
 
@@ -48,6 +53,28 @@ def test_without_a_name_a_key_is_what_it_was(ref: str) -> None:
 @pytest.mark.parametrize("kind", get_args(Event))
 def test_every_kind_of_event_gets_the_name(kind: type) -> None:
     assert kind in prefix.REFS or kind in prefix.NAMED
+
+
+def test_every_ref_that_passes_the_port_is_in_the_table() -> None:
+    looked: set[Any] = set()
+    todo = [hint for port in (Reads, Writes) for each in vars(port).values() for hint in hints(each).values()]
+    todo += get_args(Event)
+    while todo:
+        kind = todo.pop()
+        if kind in looked:
+            continue
+        looked.add(kind)
+        todo += get_args(kind)
+        fields = hints(kind) if isinstance(kind, type) and kind.__module__.startswith("core.") else {}
+        todo += fields.values()
+        refs = {name for name in fields if name in REF_NAMES}
+        assert refs <= {*prefix.REFS.get(kind, ()), *OWN.get(kind, ())}, kind
+    assert looked >= prefix.REFS.keys() - {Provenance}, "what is in the table passes the port"
+
+
+def hints(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a class, or of the parameters and the result of a method."""
+    return get_type_hints(kind) if callable(kind) else {}
 
 
 async def test_one_gateway_without_a_name_is_passed_through(tmp_path: Path) -> None:
