@@ -10,11 +10,7 @@ QUIET_SECONDS: Final = 1.0
 
 
 class Alarm:
-    """Knows which failures were heard of.
-
-    Attributes:
-        on: The operator wants to hear the bell.
-    """
+    """Knows which failures were heard of; `on`: the operator wants to hear the bell."""
 
     def __init__(self) -> None:
         self.on = True

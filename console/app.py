@@ -52,9 +52,7 @@ _log = logging.getLogger("switchboard.console")
 class SwitchboardApp(Shell):
     """The terminal console.
 
-    Args:
-        host: What it works on; opened, and started once the first rows are on the screen.
-        scene: Plays once the runtime is up.
+    `host` comes opened, and is started once the first rows are on the screen; `scene` plays once it is up.
     """
 
     TITLE = "switchboard"

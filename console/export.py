@@ -16,11 +16,7 @@ PAGE: Final = 200
 
 
 async def read_whole(gateway: Gateway, ref: str) -> HistoryPage:
-    """Read a transcript page by page, and return it as one page.
-
-    Args:
-        ref: A key, for its session's current transcript, or a session id.
-    """
+    """Read a transcript page by page into one; `ref` is a session id, or a key for its session's current transcript."""
     pages: list[tuple[Message, ...]] = []
     page = await gateway.history(ref, ALL, limit=PAGE)
     pages.append(page.messages)

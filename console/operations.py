@@ -29,11 +29,7 @@ NEXT_OVERRIDE: Final[dict[Override | None, Override | None]] = {None: "allow", "
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an action.
-
-    Attributes:
-        refused: Nothing was changed, so that what was written may be wanted again.
-    """
+    """What came of an action; `refused`: nothing was changed, so that what was written may be wanted again."""
 
     sentence: str
     tone: Tone = "good"
@@ -50,23 +46,14 @@ Doing = Coroutine[Any, Any, Outcome]
 
 
 class Order(NamedTuple):
-    """What a dialog has a session tool do.
-
-    Attributes:
-        arguments: Those of the tool.
-        acting_for: Key of the session that it is done for, None for the operator.
-    """
+    """What a dialog has a session tool do; `acting_for` is the session that it is done for, None for the operator."""
 
     arguments: dict[str, Any]
     acting_for: str | None = None
 
 
 class Operations:
-    """The operator's actions on what the console shows.
-
-    Raises:
-        SwitchboardError, OSError: From every action, where it cannot be done.
-    """
+    """The operator's actions on what is shown; each raises `SwitchboardError` or `OSError` where it cannot be done."""
 
     def __init__(self, view_model: ViewModel) -> None:
         self._gateway = view_model.gateway

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 class Profiles:
-    """All profiles of a configuration and a state directory.
-
-    Raises:
-        Unavailable: The stored ones cannot be read; the sentence names the file.
-    """
+    """All profiles of a configuration and a state directory; `Unavailable` names the file that cannot be read."""
 
     def __init__(self, configured: Mapping[str, GatewaySettings], state: Path) -> None:
         self._configured = configured
@@ -71,21 +67,13 @@ class Profiles:
         raise NotFound(f"no gateway is called {quoted(word)}{self._hint(word)}")
 
     def open(self, name: str) -> KeptGateway:
-        """Begin to connect to a gateway; it is there at once, and says itself how far it has come.
-
-        Raises:
-            SwitchboardError: There is no such profile, or it cannot be used.
-        """
+        """Begin to connect to a profile, else `SwitchboardError`; the gateway is there at once, tells its progress."""
         from core.clock import SystemClock
 
         return self.connect(self.find(name), SystemClock())
 
     def connect(self, gateway: GatewaySettings, clock: "Clock") -> KeptGateway:
-        """Begin to connect to a gateway by what is known of it.
-
-        Raises:
-            Invalid: It would go to another machine without TLS.
-        """
+        """Begin to connect to a gateway by what is known of it; `Invalid` when it is on another machine without TLS."""
         from core.remote.connect import connect
         from core.remote.profile import Profile, Tls
 
@@ -130,11 +118,7 @@ class Profiles:
         self._write(self._entries | {name: _without_none(entry)})
 
     def forget(self, name: str) -> None:
-        """Remove a stored profile with its token.
-
-        Raises:
-            NotFound: None is stored under that name; the sentence says where it stands, or gives the nearest.
-        """
+        """Remove a stored profile with its token; `NotFound` says where it stands instead, or gives the nearest."""
         if name not in self._stored:
             there = f"gateway {quoted(name)} stands in the configuration: remove it there"
             none = f"no gateway is called {quoted(name)}{self._hint(name)}"

@@ -51,11 +51,7 @@ class Stage(Enum):
 
 
 class Typeahead:
-    """What was typed and waits for what was typed before it.
-
-    Args:
-        hand_on: Gives something typed to the widget with the focus, as Textual does by itself.
-    """
+    """What was typed and waits; `hand_on` gives it to the widget with the focus, as Textual does by itself."""
 
     def __init__(self, app: App[None], hand_on: Callable[[Event], Awaitable[None]]) -> None:
         self._app = app

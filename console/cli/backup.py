@@ -13,11 +13,7 @@ from core.store.maintenance.backup import LEFT_OUT, Backup, create
 
 
 def run_backup(options: argparse.Namespace, places: Places) -> int:
-    """Write a backup of the state directory and return the exit code.
-
-    Raises:
-        SwitchboardError: There is nothing to back up, or the file cannot be written.
-    """
+    """Back the state directory up and return 0; `SwitchboardError`: it is empty, or the file cannot be written."""
     target = absolute(Path(options.file))
     made = create(places.state, target, version=version("switchboard-console"), now_ms=SystemClock().now_ms())
     if options.json:
@@ -30,11 +26,7 @@ def run_backup(options: argparse.Namespace, places: Places) -> int:
 
 
 def run_restore(options: argparse.Namespace, places: Places) -> int:
-    """Make the state directory what a backup holds and return the exit code.
-
-    Raises:
-        SwitchboardError: Nothing was changed; the sentence says why.
-    """
+    """Make the state directory what a backup holds and return 0; after a `SwitchboardError` nothing was changed."""
     from core.store.maintenance.restore import restore
 
     done = restore(absolute(Path(options.file)), places.state, SystemClock(), force=options.force)

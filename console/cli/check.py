@@ -19,12 +19,7 @@ from core.store.maintenance.check import Problem, check
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a look at a state directory found.
-
-    Attributes:
-        mended: Was wrong and is not any more.
-        wrong: Is wrong.
-    """
+    """What a look at a state directory found: what was wrong and is mended, and what still is wrong."""
 
     sessions: int
     messages: int
@@ -33,11 +28,7 @@ class CheckResult:
 
 
 def run_check(options: argparse.Namespace, places: Places) -> int:
-    """Look, mend if that is wanted, say what was found, and return the exit code.
-
-    Raises:
-        SwitchboardError: There is nothing to look at, or it may not be mended now.
-    """
+    """Look, mend if that is wanted, and return the exit code; `SwitchboardError` says why that cannot be done now."""
     if not holds_database(places.state):
         raise NotFound(f"the state directory {places.state} holds no {DATABASE_NAME}: there is nothing to check")
     clock = SystemClock()

@@ -31,11 +31,7 @@ Command = Callable[[OneShot, argparse.Namespace], Awaitable[int]]
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Run one command and return its exit code.
-
-    Raises:
-        SwitchboardError: What kept it from being done.
-    """
+    """Run one command and return its exit code; `SwitchboardError` says what kept it from being done."""
     places = find_places(options.state, options.config)
     if options.command == "doctor":
         from console.cli.doctor import examine

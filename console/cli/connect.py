@@ -30,12 +30,7 @@ COUNTED: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class FoundGateway:
-    """What a gateway said of itself.
-
-    Attributes:
-        latency_ms: Of one small request.
-        sessions: How many there are, at most `COUNTED`.
-    """
+    """What a gateway said of itself; `latency_ms` is that of one small request, `sessions` at most `COUNTED`."""
 
     version: str
     latency_ms: float
@@ -63,11 +58,7 @@ def run_gateways(options: argparse.Namespace, places: Places) -> int:
 
 
 def run_connect(options: argparse.Namespace, places: Places) -> int:
-    """Connect to a gateway and store it, or forget one.
-
-    Raises:
-        SwitchboardError: Why it could not be connected to; the sentence says what to do.
-    """
+    """Connect to a gateway and store it, or forget one; `SwitchboardError` says why that failed and what to do."""
     profiles = Profiles(load(places).gateways, places.state)
     if options.forget is not None:
         from core.remote.credentials import DeviceTokens
@@ -160,11 +151,7 @@ class _NotPaired(Unauthorized):
 
 
 async def look(gateway: GatewaySettings, profiles: Profiles) -> FoundGateway:
-    """Connect, and return what the gateway says of itself.
-
-    Raises:
-        SwitchboardError: Why it could not be connected to.
-    """
+    """Connect, and return what the gateway says of itself; `SwitchboardError` says why that failed."""
     remote = profiles.connect(gateway, SystemClock())
     try:
         try:

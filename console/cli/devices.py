@@ -86,12 +86,7 @@ class _File:
 
 
 def _named(rows: Sequence[Row], word: str) -> Row:
-    """Return the device that an id means, or the first letters of one.
-
-    Raises:
-        NotFound: None has it.
-        Invalid: Several begin with it.
-    """
+    """Return the device that an id or its first letters mean; `NotFound` when none has it, `Invalid` when several."""
     found = [row for row in rows if word and str(row["deviceId"]).startswith(word.lower())]
     if len(found) == 1:
         return found[0]

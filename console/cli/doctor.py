@@ -24,11 +24,7 @@ ASCII_SIGNS: Final[Mapping[Verdict, str]] = {"ok": "+", "note": "!", "wrong": "x
 
 
 def examine(places: Places, gateways: str | None, *, as_json: bool) -> int:
-    """Print what was found; return 1 when something is wrong.
-
-    Args:
-        gateways: Those to look at as well, as `--gateway` names them.
-    """
+    """Look here and at the gateways that `--gateway` names; print what was found, return 1 when something is wrong."""
     reached = _gateways(places, gateways) if gateways is not None else ()
     findings = [*_program(), *_configuration(places), *examine_state(places), *reached, *_terminal()]
     wrong = any(finding.verdict == "wrong" for finding in findings)

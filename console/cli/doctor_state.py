@@ -39,11 +39,7 @@ STOP_IT = "wait until it does, or stop it and start it anew"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        advice: What to do; empty when nothing needs doing.
-    """
+    """One thing that was looked at; `advice` is what to do, empty when nothing needs doing."""
 
     topic: str
     verdict: Verdict

@@ -25,11 +25,7 @@ TELL_SECONDS: Final = 1.0
 
 
 def run_import(options: argparse.Namespace, places: Places) -> int:
-    """Import what DIR holds, print what came of it, and return the exit code.
-
-    Raises:
-        SwitchboardError: Nothing could be imported: the sentence says why.
-    """
+    """Import what DIR holds, print what came of it, return the exit code; `SwitchboardError`: nothing was imported."""
     return asyncio.run(_run(options, places))
 
 

@@ -17,11 +17,7 @@ from core.tools.target import canonical
 
 
 class OneShot:
-    """What the commands share.
-
-    Attributes:
-        works: The command is one that changes something.
-    """
+    """What the commands share; `works` says that the command changes something."""
 
     def __init__(self, host: AnyHost, options: argparse.Namespace) -> None:
         self.host = host
@@ -70,13 +66,9 @@ class OneShot:
 
 
 class Stop:
-    """The wish that the process may end: told a second time, it ends at once.
+    """The wish that the process may end, by the signal `number`: told a second time, it ends at once.
 
-    Args:
-        act: Called at the first wish; None to cancel the task that makes this.
-
-    Attributes:
-        number: The signal.
+    The first wish calls `act`; None cancels the task that makes this.
     """
 
     def __init__(self, act: Callable[[], object] | None = None) -> None:

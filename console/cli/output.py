@@ -18,11 +18,7 @@ _ESCAPED: Final = {
 
 
 def print_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
-    """Print one JSON document; characters that a terminal would obey are escaped, which JSON readers undo.
-
-    Args:
-        indent: None for one of several documents, each on a line of its own.
-    """
+    """Print a JSON document; what a terminal would obey is escaped, which readers undo. `indent` None: on one line."""
     write_line(json.dumps(document, ensure_ascii=not draws_unicode(), indent=indent).translate(_ESCAPED))
 
 
@@ -37,11 +33,7 @@ def print_line(text: str) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
-    """Print rows in straight columns; the last one is not padded.
-
-    Args:
-        right: Indexes of columns that are right-aligned.
-    """
+    """Print rows in straight columns, those with an index in `right` right-aligned; the last one is not padded."""
     from rich.cells import cell_len
 
     cleaned = [[clean_line(cell) for cell in row] for row in rows]
@@ -91,11 +83,7 @@ def draws_unicode() -> bool:
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    """Write at once; a reader that has gone is told no more, and the work goes on without it.
-
-    Raises:
-        Unavailable: The output cannot be written: its disk is full.
-    """
+    """Write at once; when the reader has gone, the work goes on without. `Unavailable`: the output's disk is full."""
     if stream is None:  # closed before the start
         return
     try:

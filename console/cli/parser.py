@@ -26,11 +26,7 @@ _EVERYWHERE: Final = ("--state", "--config", "--gateway")
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that ends wrong words with one sentence, as everything else here does.
-
-    Attributes:
-        commands: The parser of each command; of the main parser only.
-    """
+    """A parser that ends wrong words with one sentence; `commands`, of the main one only, has that of each command."""
 
     commands: Mapping[str, "_Parser"] = MappingProxyType({})
 
@@ -101,11 +97,7 @@ def _is_of_too_many_files(error: OSError | ImportError) -> bool:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read a command line.
-
-    Raises:
-        Invalid: It is none of ours; the sentence gives the nearest name.
-    """
+    """Read a command line; where it is none of ours, `Invalid` gives the nearest name."""
     main = _parser()
     words = _flags_first(arguments)
     if words and not words[0].startswith("-") and words[0] not in main.commands:

@@ -28,11 +28,7 @@ MOST_FILES: Final = 8192
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Serve until told to end, and return the exit code.
-
-    Raises:
-        SwitchboardError: What kept it from serving: another owner, the port, the configuration.
-    """
+    """Serve until told to end; return the exit code. `SwitchboardError`: another owner, the port, the configuration."""
     return asyncio.run(_serve(options, find_places(options.state, options.config)))
 
 
@@ -105,13 +101,7 @@ def _door(host: Host, settings: "ServerSettings", *, insecure: bool) -> "Door":
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """The gateway's token.
-
-    Attributes:
-        place: Where it is, in words.
-        argument: How a shell names it.
-        is_new: It was made just now.
-    """
+    """The gateway's token: where it is in words and as a shell names it, and whether it was made just now."""
 
     value: str = field(repr=False)
     place: str

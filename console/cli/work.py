@@ -151,11 +151,7 @@ async def _leave(shot: OneShot, tool: str, arguments: Mapping[str, Any], options
 
 
 class _Progress:
-    """Tells on stderr what the work that this command started is doing.
-
-    Args:
-        target: Key of the session that the message goes to; None for a spawn.
-    """
+    """Tells on stderr what this command's work is doing; `target`: where its message goes, None for a spawn."""
 
     def __init__(self, shot: OneShot, target: str | None) -> None:
         self._shot = shot

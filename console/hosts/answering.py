@@ -22,9 +22,7 @@ _log = logging.getLogger("switchboard.console")
 async def answer(runtime: Runtime, places: Places, wait: float, company: "Company | None" = None) -> "SocketListener":
     """Answer on the socket of a state directory that this process owns, as soon as that can be.
 
-    Args:
-        wait: Seconds before it begins, so that a command that is soon done does without.
-        company: Who is connected by other ways.
+    It begins after `wait` seconds, so that a command that is soon done does without; `company`: see `Company`.
     """
     await asyncio.sleep(wait)
     told = ""

@@ -23,11 +23,7 @@ class KeptGateway(Gateway, Protocol):
     """A gateway over a connection that is kept."""
 
     async def opened(self) -> None:
-        """Wait for the first connection, or for the reason why there is none.
-
-        Raises:
-            SwitchboardError: That reason.
-        """
+        """Wait for the first connection; `SwitchboardError` is the reason why there is none."""
         ...
 
     def retry(self) -> None:
@@ -59,11 +55,7 @@ class Directory(Protocol):
         ...
 
     def open(self, name: str) -> KeptGateway:
-        """Begin to connect a profile; the gateway is there at once, and says itself how far it has come.
-
-        Raises:
-            SwitchboardError: The profile cannot be used.
-        """
+        """Begin to connect a profile, else `SwitchboardError`; the gateway is there at once and tells its progress."""
         ...
 
 
@@ -121,11 +113,7 @@ class Gateways:
         return entries
 
     def show_alone(self, name: str) -> None:
-        """Show the sessions of one gateway only; the others stay connected.
-
-        Raises:
-            SwitchboardError: Its profile cannot be used.
-        """
+        """Show one gateway's sessions only; others stay connected. `SwitchboardError`: its profile is unusable."""
         if name not in self.shown.names:
             self.shown.add(name, self._opened(name))
         for other in self.shown.names:

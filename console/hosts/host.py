@@ -94,11 +94,7 @@ class Host(BaseHost):
         return owner.words if owner is not None else "this process"
 
     async def settings(self) -> "Settings":
-        """Read the configuration.
-
-        Raises:
-            Invalid: It is wrong; the sentence says where.
-        """
+        """Read the configuration; `Invalid` says where it is wrong."""
         settings, self._backends, self._watch = await asyncio.to_thread(_load, self)  # 100 ms of imports
         return settings
 

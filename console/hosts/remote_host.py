@@ -58,11 +58,7 @@ class RemoteHost(BaseHost):
         return self._profiles
 
     async def ready(self) -> None:
-        """Wait until the gateway answers.
-
-        Raises:
-            SwitchboardError: It does not; the sentence says why and what to do.
-        """
+        """Wait until the gateway answers; `SwitchboardError` says why it does not, and what to do."""
         for gateway in self.kept.values():
             await gateway.opened()
 
@@ -98,22 +94,14 @@ AnyHost: TypeAlias = "Host | RemoteHost"
 
 
 def open_host(places: Places, gateways: str | None, *, pace: float | None = None) -> AnyHost:
-    """Open what `--gateway` names, without it the bundled runtime; the loop runs already.
-
-    Raises:
-        SwitchboardError: The state, the configuration or a name cannot be used.
-    """
+    """Open what `--gateway` names, or the bundled runtime, in a running loop; `SwitchboardError`: it cannot be used."""
     if gateways is None or gateways == LOCAL:
         return _open_here(places, pace)
     return open_elsewhere(places, gateways, read_known(places), pace=pace)
 
 
 def read_known(places: Places) -> "tuple[Settings, Profiles]":
-    """Return the configuration, and the gateways that are known by name.
-
-    Raises:
-        SwitchboardError: One of them cannot be used.
-    """
+    """Return the configuration and the gateways known by name; `SwitchboardError` when one of them cannot be used."""
     from console.profiles import Profiles
 
     settings = _load_settings(places)
@@ -123,11 +111,7 @@ def read_known(places: Places) -> "tuple[Settings, Profiles]":
 def open_elsewhere(
     places: Places, gateways: str, known: "tuple[Settings, Profiles]", *, pace: float | None = None
 ) -> AnyHost:
-    """Open what `--gateway` names, by what is known.
-
-    Raises:
-        SwitchboardError: The state or a name cannot be used.
-    """
+    """Open what `--gateway` names, by what is known; `SwitchboardError` when the state or a name cannot be used."""
     from console.profiles import split_names
 
     names = split_names(gateways)

@@ -48,11 +48,7 @@ def server_context(
     insecure: bool = False,
     company: Company | None = None,
 ) -> ServerContext:
-    """Return what a server over the runtime of this process works with; see `ServerContext`.
-
-    Args:
-        company: Shared with another server over it; None for one that is alone.
-    """
+    """Return what a server over this process's runtime works with; `company` is shared with another such server."""
     clients, metrics, devices = company or Company.of(places.state)
     program = version("switchboard-console")
     facts = ServerFacts(

@@ -47,11 +47,7 @@ class Book:
         self._children: dict[str, set[str]] = {}
 
     def load(self, sessions: Iterable[Session], seen: Mapping[str, int]) -> None:
-        """Start anew from these sessions.
-
-        Args:
-            seen: `seq` up to which each was looked at; a session that is absent counts as seen.
-        """
+        """Start anew from these sessions; `seen` has the `seq` up to which each was looked at, all of it by default."""
         self.rows.clear()
         self._void.clear()
         self._children.clear()
@@ -98,11 +94,7 @@ class Book:
         return self._agents.get(split(key)[0], "main")
 
     def configure(self, main_key: str, agents: Mapping[str, str]) -> None:
-        """Note that other rules are in force; what rows say of them follows.
-
-        Args:
-            agents: The default agent of each gateway, by its name.
-        """
+        """Note other rules: the main key, each gateway's default agent by its name; what rows say of them follows."""
         self.main_key, self._agents = main_key, dict(agents)
         for row in list(self.rows.values()):
             self._put(row.session)

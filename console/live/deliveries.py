@@ -15,11 +15,7 @@ MOST: Final = 1000
 
 
 class Deliveries:
-    """The deliveries; every text in them that is drawn is cleaned.
-
-    Attributes:
-        stuck: How many wait for the operator.
-    """
+    """The deliveries, with every text that is drawn cleaned; `stuck` counts those that wait for the operator."""
 
     def __init__(self) -> None:
         self.stuck = 0

@@ -18,11 +18,7 @@ KEPT: Final = 500
 
 
 class Task(NamedTuple):
-    """The run that a sub-agent was started for; its announce step is another one.
-
-    Attributes:
-        runtime_ms: How long it took, None while it is not over.
-    """
+    """The run that a sub-agent was started for, not its announce step; `runtime_ms` is None while it is not over."""
 
     rev: int
     state: RunState

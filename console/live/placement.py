@@ -26,11 +26,7 @@ _SortKey = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A row at its place in the list.
-
-    Attributes:
-        branch: What stands before the name of a sub-agent, such as `├` or `│ └`; empty for a session of its own.
-    """
+    """A row at its place; `branch`, as `├` or `│ └`, stands before a sub-agent's name and is empty for all others."""
 
     key: str
     branch: str = ""

@@ -71,11 +71,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class RuleLine:
-    """One rule as it stands to a subject.
-
-    Attributes:
-        standing: `decides`, `applies` without deciding, or empty.
-    """
+    """One rule as it stands to a subject: it `decides`, `applies` without deciding, or neither, which is empty."""
 
     number: int
     action: str

@@ -26,11 +26,7 @@ KEPT_STEPS: Final = 5_000
 
 
 class Step(NamedTuple):
-    """Which step of which exchange a message began, or ended as its reply.
-
-    Attributes:
-        turn: Of a `reply`: which turn of the loop, from 1.
-    """
+    """Which step of which exchange a message began, or ended as its reply; `turn` of a `reply` counts from 1."""
 
     exchange_id: str
     kind: RunKind
@@ -39,12 +35,7 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class LiveBlock:
-    """One block of the reply under way.
-
-    Attributes:
-        raw: The words as they came: offsets count their characters.
-        words: The same, cleaned.
-    """
+    """One block of the reply under way: `raw` as it came, for offsets count its characters, and cleaned in `words`."""
 
     kind: BlockKind
     raw: str = ""

@@ -26,13 +26,9 @@ _log = logging.getLogger("switchboard.console")
 
 
 class Transcripts:
-    """The transcripts that somebody looks at.
+    """The transcripts that somebody looks at, by key in `opened`.
 
-    Args:
-        exchanges: Gets those of each session that is opened, and of its sub-agents.
-
-    Attributes:
-        opened: The transcripts by key.
+    `exchanges` gets those of each session that is opened, and of its sub-agents.
     """
 
     def __init__(self, gateway: MultiGateway, book: Book, exchanges: Exchanges, changes: PendingChanges) -> None:
@@ -55,12 +51,7 @@ class Transcripts:
     # Opening and paging
 
     async def open(self, key: str) -> Transcript:
-        """Open a session's transcript at its end and keep it live.
-
-        Raises:
-            NotFound: The session is not there any more.
-            Unavailable: Its gateway is not reached.
-        """
+        """Open a transcript at its end, keep it live; `NotFound`: its session is gone, `Unavailable`: not reached."""
         known = self.opened.get(key)
         if known is not None:
             known.look_again()

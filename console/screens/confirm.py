@@ -9,11 +9,7 @@ from console.screens.dialog import Dialog, framed, words
 
 
 class Confirm(Dialog[str]):
-    """Asks, and returns the key of the chosen answer, None when the operator leaves.
-
-    Args:
-        answers: Their words, by the key that gives each.
-    """
+    """Asks, and returns the key of the chosen answer, None when the operator leaves; `answers`: their words by key."""
 
     def __init__(self, title: str, text: str, answers: Mapping[str, str]) -> None:
         super().__init__()

@@ -49,11 +49,7 @@ class _KeyField(SessionField):
 
 
 class PolicyScreen(Page):
-    """The policy screen.
-
-    Args:
-        key: The session to begin with, or a key that has none yet.
-    """
+    """The policy screen; it begins with the session `key`, or with a key that has none yet."""
 
     TABLE = RULES
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]

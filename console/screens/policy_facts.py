@@ -32,22 +32,14 @@ LISTED: Final = 200
 
 
 class PolicyFacts:
-    """The facts, section by section, as lines for the columns of the screen.
-
-    Attributes:
-        overridden: Keys of the sessions whose overrides were listed last.
-    """
+    """The facts by section, as lines for columns; `overridden`: keys of sessions whose overrides were listed last."""
 
     def __init__(self, view_model: ViewModel) -> None:
         self._view_model = view_model
         self.overridden: set[str] = set()
 
     def read(self, text: str) -> Subject:
-        """Return what a text means, by the rules of the gateway that it names.
-
-        Raises:
-            Invalid: It names no session and no key.
-        """
+        """Return what a text means, by the rules of the gateway it names; `Invalid`: it is no session and no key."""
         rules, told = self._view_model.gateway.of(text).rules, self._are_told(text)
         return subject_of(text, rules, self._view_model.book.rows, self._view_model.book.overrides, told=told)
 

@@ -25,11 +25,7 @@ _COMMAND: Final = re.compile(r"/([A-Za-z]+)(?: .*)?")
 
 
 class Composer(Vertical):
-    """The writing field with a line above it that says to whom, or completes a command.
-
-    Args:
-        submit: Sends what stands in the field.
-    """
+    """The writing field below a line that says to whom, or completes a command; `submit` sends what is in it."""
 
     DEFAULT_CSS = """
     Composer { height: auto; border-top: solid $palette-rule; }
@@ -86,11 +82,7 @@ class Composer(Vertical):
 
 
 class _Field(TextArea):
-    """Where words are written.
-
-    Attributes:
-        sent: What was sent before, oldest first.
-    """
+    """Where words are written; `sent` has what was sent before, oldest first."""
 
     def __init__(self, submit: Callable[[str], None]) -> None:
         super().__init__(show_line_numbers=False, soft_wrap=True, compact=True, highlight_cursor_line=False)

@@ -20,11 +20,7 @@ NEWEST: Final = 5
 
 
 class Details(Widget):
-    """Facts about one session, one a line.
-
-    Attributes:
-        row: The session.
-    """
+    """Facts about the session `row`, one a line."""
 
     DEFAULT_CSS = "Details { height: 1fr; border-top: solid $palette-rule; }"
 

@@ -183,11 +183,7 @@ class LineList(Lines, can_focus=True):
 
 
 class ItemList(LineList, Generic[T]):
-    """A list of things, one row each.
-
-    Attributes:
-        items: What it shows.
-    """
+    """A list of things, one row each."""
 
     items: Sequence[T] = ()
 
@@ -205,11 +201,7 @@ class ItemList(LineList, Generic[T]):
         return None
 
     def show(self, items: Sequence[T], lost: int | None = None) -> None:
-        """Show these; the cursor stays on its item.
-
-        Args:
-            lost: The row that the cursor goes to when its item is gone; else it stays on its row.
-        """
+        """Show these; the cursor stays on its item; when that is gone, it goes to the row `lost`, else stays."""
         known = self.known_by(self.current) if self.current is not None else None
         place = next((at for at, item in enumerate(items) if known is not None and self.known_by(item) == known), lost)
         self.items = items

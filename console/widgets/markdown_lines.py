@@ -27,11 +27,7 @@ Line = list[Segment]
 
 
 class MarkdownLines:
-    """Draws markdown in the palette of a theme.
-
-    Args:
-        coloured: Colour code by its language; see `load_colours`.
-    """
+    """Draws markdown in the palette of a theme; `coloured`: code in colours by its language, see `load_colours`."""
 
     def __init__(self, palette: Palette, *, coloured: bool = True) -> None:
         self._palette = palette
@@ -47,11 +43,7 @@ class MarkdownLines:
         self._kept_lines = 0
 
     def draw(self, source: str, width: int, *, plain: bool = False) -> list[Line]:
-        """Return the lines of one block, none of them wider than `width` cells.
-
-        Args:
-            plain: Take the words as they are, not as markdown.
-        """
+        """Return the lines of one block, at most `width` cells wide; `plain`: its words as they are, no markdown."""
         place = (source, width, plain)
         known = self._kept.get(place)
         if known is not None:

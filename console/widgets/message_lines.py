@@ -102,11 +102,7 @@ class MessageLines:
         return chunks
 
     def live(self, transcript: Transcript, reply: LiveReply | None, now_ms: int, since_ms: int) -> list[Chunk]:
-        """Return the reply under way as chunks.
-
-        Args:
-            since_ms: When the run started, ms since the Unix epoch.
-        """
+        """Return the reply under way as chunks; its run started at `since_ms`, ms since the Unix epoch."""
         chunks: list[Chunk] = []
         if not _agent_goes_on(transcript.peek(transcript.last)):
             chunks.append(_done([[], self._author_line(self.agent_name, "", since_ms, now_ms)]))

@@ -168,11 +168,7 @@ class SessionList(LineList):
         return "queued" if row.look == "queued" else age(now - row.session.updated_at)
 
     def place(self, key: str | None = None) -> None:
-        """Draw all rows in their order.
-
-        Args:
-            key: Put the cursor on that session, also when it has no place while nobody is at it.
-        """
+        """Draw all rows in their order, the cursor on `key`, also when that has no place while nobody is at it."""
         before = self.selected
         selected = key or before
         self._book.placement.select(selected)

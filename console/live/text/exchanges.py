@@ -41,11 +41,7 @@ def turn_words(exchange: Exchange) -> str:
 
 
 def next_words(live: Iterable[Exchange], key: str, name_of: NameOf) -> str:
-    """Return who is next in the exchanges of a session that have not ended, nothing when there are none.
-
-    Args:
-        live: The newest first.
-    """
+    """Return who is next in a session's exchanges, the newest first, that have not ended; nothing without any."""
     first, *others = [e for e in live if e.state != "ended" and e.kind == "send"] or [None]
     if first is None:
         return ""
@@ -94,10 +90,6 @@ def announce_sentence(announce: Delivery) -> str:
 
 
 def end_sentence(exchange: Exchange, name: str) -> str:
-    """Return how an exchange ended that has nothing to announce.
-
-    Args:
-        name: Of the other side.
-    """
+    """Return how an exchange with the session called `name` ended that has nothing to announce."""
     reason = f": {exchange.reason}" if exchange.reason else ""
     return f"exchange with {name}: {exchange.outcome}, nothing is announced{reason}"

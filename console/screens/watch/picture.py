@@ -22,11 +22,7 @@ _IN_FIELDS: Final = {
 
 
 class Picture(Duty):
-    """Draws the view model into the parts of the screen.
-
-    Attributes:
-        place_timer: Runs while rows wait for being moved.
-    """
+    """Draws the view model into the parts of the screen; `place_timer` runs while rows wait for being moved."""
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)

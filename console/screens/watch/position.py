@@ -9,11 +9,7 @@ from console.widgets.transcript_view import TranscriptView
 
 
 class Position:
-    """What the actions depend on, and all that it is read from.
-
-    Attributes:
-        actions: The table of actions with the operator's keys in it.
-    """
+    """What the actions depend on, and all that it is read from; `actions` has the operator's keys in it."""
 
     def __init__(self, screen: ActionScreen[None], shell: Shell, parts: Parts) -> None:
         self.actions: tuple[Action, ...] = ACTIONS

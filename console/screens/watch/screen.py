@@ -34,11 +34,7 @@ COMMANDS = (Navigation, SessionCommands, TranscriptCommands)
 
 
 class WatchScreen(ActionScreen[None]):
-    """The watch screen: joins its parts, what is drawn into them, and what the keys do.
-
-    Args:
-        columns: Width of the terminal, so that the first frame is laid out for it.
-    """
+    """The watch screen: its parts, what is drawn into them, what the keys do; the first frame is `columns` wide."""
 
     AUTO_FOCUS = "#sessions"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
