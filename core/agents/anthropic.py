@@ -190,7 +190,6 @@ class AnthropicDecoder(ReplyDecoder):
         self._usage: dict[str, int] = {}
 
     def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
-        """Take an event whose data was read as JSON already; see `feed`."""
         self._count(event)
         match event.get("type"):
             case "message":

@@ -89,17 +89,12 @@ _Plan = list[_Say | _Use]
 
 
 class BuiltinBackend:
-    """The backend of sessions without a model.
-
-    Args:
-        pace: Seconds between two words.
-    """
+    """The backend of sessions without a model; `pace` is seconds between two words."""
 
     def __init__(self, pace: float = PACE_SECONDS) -> None:
         self._pace = pace
 
     async def run(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
-        """Answer the last message of the transcript."""
         said, thought = "", ""
         for number, step in enumerate(_steps(turn)):
             words = step

@@ -6,11 +6,7 @@ from core.config.settings import ModelSettings
 
 
 class AgentBackends:
-    """The backends of a runtime.
-
-    Args:
-        pace: Seconds between two words of the builtin agent.
-    """
+    """The backends of a runtime; `pace` is seconds between two words of the builtin agent."""
 
     def __init__(self, pace: float = PACE_SECONDS) -> None:
         self._builtin = BuiltinBackend(pace)

@@ -58,9 +58,7 @@ _GRACE: Final = 0.25
 class ModelClient:
     """The HTTP client for all model endpoints of one backend.
 
-    Args:
-        connect_timeout: Seconds to reach an endpoint.
-        silence_timeout: Seconds without a byte from it.
+    `connect_timeout` is seconds to reach an endpoint, `silence_timeout` seconds without a byte from it.
     """
 
     def __init__(self, *, connect_timeout: float, silence_timeout: float) -> None:
@@ -72,8 +70,7 @@ class ModelClient:
     async def reply(self, ask: Ask, clock: Clock) -> AsyncGenerator[WordsDelta | Reply, None]:
         """Ask for a reply: yields its words as they come and then the whole reply.
 
-        Raises:
-            AgentFailure: There is no reply to be had; the sentence says why and what to do.
+        `AgentFailure` when there is none to be had; the sentence says why and what to do.
         """
         attempt, began = 0, False
         while True:
@@ -93,8 +90,7 @@ class ModelClient:
     async def first_model(self, model: ModelSettings, clock: Clock) -> ModelSettings:
         """Return the settings with the id of the first model that the endpoint lists.
 
-        Raises:
-            AgentFailure: It lists none, or does not answer.
+        `AgentFailure` when it lists none, or does not answer.
         """
         attempt = 0
         while True:
@@ -318,8 +314,7 @@ def _error_text(body: str, status: int) -> str:
 async def read_reply(response: "httpx.Response", decoder: ReplyDecoder) -> AsyncGenerator[WordsDelta | Reply, None]:
     """Read a reply, as a stream of events or as one JSON document: yields its words, then the whole.
 
-    Raises:
-        BadReply: It is neither, or incomplete.
+    `BadReply` when it is neither, or incomplete.
     """
     import httpx_sse  # only when httpx, which it imports, is there
 

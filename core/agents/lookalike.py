@@ -39,8 +39,7 @@ _LETTERS: Final = _PLAIN | {
 def bracket_of(line: str, words: str) -> int | None:
     """Return where the bracket stands that a line begins with, before words that look like these; None without.
 
-    Args:
-        words: Their skeleton: small letters only.
+    `words` are a skeleton: small letters only.
     """
     found = _OPENING.search(line)
     if found is not None and not any(map(_speaks, line[: found.start()])):

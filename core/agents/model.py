@@ -35,11 +35,6 @@ class ModelBackend:
         self._chosen: dict[ModelSettings, ModelSettings] = {}
 
     async def run(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
-        """Run one turn; the last `Reply` without tool calls ends it.
-
-        Raises:
-            AgentFailure: The model cannot be asked, breaks off, or never stops calling tools.
-        """
         model = await self._model(turn)
         messages = list(turn.transcript)
         for _ in range(self._max_rounds):
@@ -65,7 +60,6 @@ class ModelBackend:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.close()
 
     async def _model(self, turn: Turn) -> ModelSettings:

@@ -141,7 +141,6 @@ class OpenAIDecoder(ReplyDecoder):
         return super().feed(data)
 
     def take(self, event: Mapping[str, Any]) -> list[WordsDelta]:
-        """Take an event whose data was read as JSON already; see `feed`."""
         _raise_error(event)
         self._usage = _read_usage(event.get("usage")) or self._usage
         deltas: list[WordsDelta] = []

@@ -13,11 +13,7 @@ from core.model.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered.
-
-    Attributes:
-        text: JSON or words, as the model reads it.
-    """
+    """What a tool answered: JSON or words, as the model reads it."""
 
     text: str
     is_error: bool = False

@@ -35,11 +35,7 @@ _WINDOW_BITS: Final[Mapping[str, tuple[int, ...]]] = {
 
 
 class EndpointAnswer:
-    """The body of one answer; what `httpx_sse.EventSource` wants of a response.
-
-    Attributes:
-        headers: Of the answer.
-    """
+    """The body and headers of one answer; what `httpx_sse.EventSource` wants of a response."""
 
     def __init__(self, response: "httpx.Response") -> None:
         self.headers = response.headers
@@ -48,8 +44,7 @@ class EndpointAnswer:
     async def pieces(self) -> AsyncGenerator[bytes]:
         """Yield the body in small pieces, and let others work in between.
 
-        Raises:
-            BadReply: It is packed in an unknown way, damaged, or too large when it is unpacked.
+        `BadReply` when it is packed in an unknown way, damaged, or too large when it is unpacked.
         """
         unpack = Unpacker(self.headers.get("content-encoding", ""))
         rested = time.perf_counter()
@@ -61,11 +56,7 @@ class EndpointAnswer:
                     rested = time.perf_counter()
 
     async def aiter_text(self) -> AsyncGenerator[str]:
-        """Yield the body as text.
-
-        Raises:
-            BadReply: An event of it never ends; or as `pieces`.
-        """
+        """Yield the body as text; `BadReply` when an event of it never ends, or as `pieces`."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         size, tail = 0, b""
         async for raw in self.pieces():
@@ -89,11 +80,7 @@ class EndpointAnswer:
         return body.decode("utf-8", "replace"), True
 
     async def whole(self) -> str:
-        """Return an answer that is not a stream; it must be JSON.
-
-        Raises:
-            BadReply: It is something else, or too large.
-        """
+        """Return an answer that is not a stream but JSON; `BadReply` when it is something else, or too large."""
         body, is_all = await self.read(MAX_EVENT_BYTES)
         if not is_all:
             raise BadReply(f"sent an answer of more than {_megabytes(MAX_EVENT_BYTES)} MB, which no reply needs")
@@ -114,11 +101,7 @@ async def decoded(decoder: ReplyDecoder, data: str) -> list[WordsDelta]:
 
 
 class Unpacker:
-    """Cuts a body into pieces, unpacking it where it is packed.
-
-    Raises:
-        BadReply: It is packed in an unknown way.
-    """
+    """Cuts a body into pieces, unpacking it where it is packed; `BadReply` where that is in an unknown way."""
 
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()

@@ -116,8 +116,7 @@ class ReplyDecoder(ABC):
     def feed(self, data: str) -> list[WordsDelta]:
         """Take the data of one event, or a whole answer that was not streamed, and return the new words in it.
 
-        Raises:
-            BadReply: It is an error of the provider, or no JSON object.
+        `BadReply` when it is an error of the provider, or no JSON object.
         """
         return self.take(load(data)) if data.strip() else []
 
@@ -127,14 +126,9 @@ class ReplyDecoder(ABC):
 
     @abstractmethod
     def finish(self) -> Reply:
-        """Return the whole reply once the stream has ended.
-
-        Raises:
-            BadReply: The stream ended before the reply did, or held none.
-        """
+        """Return the whole reply once the stream has ended; `BadReply` when it ended before the reply, or held none."""
 
     def _finished(self, parts: Sequence[ReplyPart], usage: Usage | None) -> Reply:
-        """Return the reply that has these parts; see `finish`."""
         if not self._reason and not parts:
             raise BadReply("answered without any reply")
         if not self._reason and not self.done:
@@ -193,11 +187,7 @@ class Dialect:
 
 
 def load(data: str) -> Mapping[str, Any]:
-    """Read one JSON object; of a list, its first.
-
-    Raises:
-        BadReply: It is something else.
-    """
+    """Read one JSON object; of a list, its first; `BadReply` when it is something else."""
     if not _is_sparse(data):
         raise BadReply(f"sent JSON of more than {_MAX_VALUES:,} values in one piece, which no reply needs")
     try:
@@ -247,8 +237,7 @@ def error_words(value: object, depth: int = 4) -> str:
 def call_blocks(calls: Iterable[ReplyPart]) -> list[Block]:
     """Return finished tool calls, each with an id of its own: some servers send none, or one twice.
 
-    Raises:
-        BadReply: A call does not name its tool.
+    `BadReply` when a call does not name its tool.
     """
     blocks: list[Block] = []
     seen: set[str] = set()

@@ -219,11 +219,7 @@ def _models(file: ConfigFile, notices: list[str]) -> dict[str, ModelSettings]:
 
 
 def gateway(name: str, section: GatewaySection, notices: list[str]) -> GatewaySettings:
-    """Return a gateway elsewhere.
-
-    Raises:
-        Misfit: Its token is given in more than one way.
-    """
+    """Return a gateway elsewhere; `Misfit` when its token is given in more than one way."""
     tls = section.tls
     return GatewaySettings(
         name,

@@ -22,8 +22,7 @@ def dotted(path: PathInFile) -> str:
 def unknown_names(file: ConfigFile, agents: Iterable[tuple[str, AgentEntry]], agent_ids: Sequence[str]) -> list[str]:
     """Return a sentence for each list that names a tool or an agent that there is not.
 
-    Args:
-        agents: Where each agent stands in the file, and what it says.
+    `agents` are where each stands in the file, and what it says.
     """
     found = _tools("tools.subagents.tools", file.tools.subagents.tools)
     if file.agent is not None:

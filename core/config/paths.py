@@ -17,8 +17,7 @@ CONFIG_NAME = "config.json5"
 class Places:
     """The folder of the state, the configuration file, and who said so.
 
-    Attributes:
-        config_required: The file was named by the user, so it must exist.
+    `config_required`: the file was named by the user, so it must exist.
     """
 
     state: Path
@@ -33,8 +32,7 @@ def find_places(
 ) -> Places:
     """Return where things live: flags first, then `SWITCHBOARD_HOME`, then the platform's folders.
 
-    Raises:
-        Invalid: A path starts from a home or a working directory that does not exist.
+    `Invalid` when a path starts from a home or a working directory that does not exist.
     """
     home = environment.get("SWITCHBOARD_HOME")
     if home:
@@ -56,8 +54,7 @@ def find_places(
 def absolute(path: Path) -> Path:
     """Return where a path of the command line leads.
 
-    Raises:
-        Invalid: It starts from a home or a working directory that does not exist.
+    `Invalid` when it starts from a home or a working directory that does not exist.
     """
     try:
         return path.expanduser().absolute()

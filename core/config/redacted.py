@@ -32,11 +32,7 @@ def redacted_config(places: Places) -> dict[str, Any]:
 
 
 def _shown(value: object, kind: object) -> object:
-    """Return a value as it may be seen.
-
-    Args:
-        kind: Its type in the configuration, or `_UNKNOWN`.
-    """
+    """Return a value as it may be seen; `kind` is its type in the configuration, or `_UNKNOWN`."""
     kind = _plain(kind)
     if isinstance(value, dict):
         return _section(cast("dict[str, Any]", value), kind)

@@ -34,11 +34,7 @@ class Secret:
     what: str = "the model's key"
 
     def reveal(self) -> str:
-        """Return the secret itself.
-
-        Raises:
-            Unavailable: The variable or the file is not there; the sentence names it.
-        """
+        """Return the secret itself; `Unavailable`, naming it, when the variable or the file is not there."""
         if self.where == "literal":
             return self.value
         if self.where == "env":
@@ -235,11 +231,7 @@ class Settings:
         return "" if self.has_model else NO_MODEL_HINT
 
     def agent(self, agent_id: str) -> AgentSettings:
-        """Return a configured agent.
-
-        Raises:
-            NotFound: There is none with that id.
-        """
+        """Return a configured agent; `NotFound` when there is none with that id."""
         found = self.agents.get(agent_id)
         if found is None:
             known = ", ".join(sorted(self.agents))
@@ -247,11 +239,7 @@ class Settings:
         return found
 
     def model(self, ref: str) -> ModelSettings | None:
-        """Return a configured model, None for the builtin one.
-
-        Raises:
-            NotFound: There is none with that name.
-        """
+        """Return a configured model, None for the builtin one; `NotFound` when there is none with that name."""
         if ref == BUILTIN_MODEL:
             return None
         found = self.models.get(ref)

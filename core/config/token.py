@@ -30,8 +30,7 @@ class GatewayToken(NamedTuple):
 def kept_token(state: Path) -> GatewayToken:
     """Return the token of a state directory, made at the first call.
 
-    Raises:
-        Unavailable: Its file cannot be read or written, or is no plain file of this user.
+    `Unavailable` when its file cannot be read or written, or is no plain file of this user.
     """
     path = state / TOKEN_NAME
     made = secrets.token_urlsafe(_BYTES)

@@ -43,11 +43,7 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """Every session of these agents.
-
-    Attributes:
-        root: And this session with what it spawned, of whatever agent; None for nothing more.
-    """
+    """Every session of these agents; with a `root`, also that session and what it spawned, of whatever agent."""
 
     ids: frozenset[str]
     root: str | None = None

@@ -12,11 +12,7 @@ Encoding = Literal["utf8", "base64"]
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file as it was handed in; nothing of it has been checked yet.
-
-    Attributes:
-        content: Its text, or its bytes in base64.
-    """
+    """A file as it was handed in, not checked yet; `content` is its text, or its bytes in base64."""
 
     name: str
     content: str = field(repr=False)
@@ -26,12 +22,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class AttachedFile:
-    """A file of the receipt.
-
-    Attributes:
-        size: Bytes.
-        sha256: Of its bytes, in hexadecimal.
-    """
+    """A file of the receipt: its size in bytes, and their SHA-256 in hexadecimal."""
 
     name: str
     size: int
@@ -40,11 +31,7 @@ class AttachedFile:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where the files of a sub-agent are, and what they hold.
-
-    Attributes:
-        directory: Absolute path.
-    """
+    """Where the files of a sub-agent are, as an absolute path, and what they hold."""
 
     directory: str
     files: tuple[AttachedFile, ...]

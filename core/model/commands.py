@@ -64,8 +64,7 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
 def parse_command(message: str) -> Command | None:
     """Return the command that a message is, None when it is an ordinary message.
 
-    Raises:
-        Invalid: It is one of ours, but its argument is missing, wrong, or one too many.
+    `Invalid` when it is one of ours, but its argument is missing, wrong, or one too many.
     """
     text = message.strip()
     if not text.startswith("/") or "\n" in text:

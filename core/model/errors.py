@@ -32,11 +32,7 @@ class Unauthorized(SwitchboardError):
 
 
 class Forbidden(SwitchboardError):
-    """A rule refuses the request.
-
-    Attributes:
-        decided_by: Every control that caused the refusal, by its name in the configuration.
-    """
+    """A rule refuses the request; `decided_by` names every control that caused it, as the configuration does."""
 
     code = "forbidden"
     exit_code = 4

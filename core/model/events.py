@@ -68,8 +68,7 @@ class SessionGone(NamedTuple):
 class Gap:
     """This subscriber fell behind and events were dropped: catch up from your cursor.
 
-    Attributes:
-        gateway: Whose events, where several are shown as one.
+    `gateway` says whose events, where several are shown as one.
     """
 
     gateway: str = ""
@@ -109,8 +108,7 @@ class ToolProgress(NamedTuple):
 class Activity(NamedTuple):
     """The last words of any running session, at most twice a second: the second line of its row.
 
-    Attributes:
-        words: At most 160 characters, without line breaks.
+    These are at most 160 characters, without line breaks.
     """
 
     key: str

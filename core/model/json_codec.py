@@ -24,8 +24,7 @@ _encode_indented: Final = json.JSONEncoder(ensure_ascii=False, indent=1, check_c
 def encode(value: object) -> str:
     """Return JSON text without spaces, which UTF-8 can carry: halves of surrogate pairs become U+FFFD.
 
-    Raises:
-        Invalid: It holds NaN or an infinite number, or is too deep.
+    `Invalid` when it holds NaN or an infinite number, or is too deep.
     """
     return encodable(encode_halves(value))
 
@@ -43,8 +42,7 @@ def encode_halves(value: object) -> str:
 def decode(text: str | bytes) -> Any:  # noqa: ANN401 - JSON gives anything
     """Read JSON from somebody who is not to be trusted; whole numbers of any size are kept as they are.
 
-    Raises:
-        Invalid: It is no JSON, is too deep, names a key twice in an object, or holds NaN or a number that is too large.
+    `Invalid`: it is no JSON, is too deep, names a key twice in an object, or holds NaN or a number that is too large.
     """
     value = _decode(_STRICT, text)
     check_depth(value, text)

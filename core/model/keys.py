@@ -84,8 +84,7 @@ class Key:
 def parse(text: str) -> Key:
     """Read a full key.
 
-    Raises:
-        Invalid: The key is malformed: an empty part, a control character, over 512 bytes, or `..` (K7).
+    `Invalid` when it is malformed: an empty part, a control character, over 512 bytes, or `..` (K7).
     """
     parts = _checked_parts(text)
     if len(parts) > 2 and parts[-2].lower() == "thread":

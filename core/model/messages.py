@@ -109,8 +109,7 @@ class Usage:
 
 
 class Draft(NamedTuple):
-    """A message before the store has given it an id, a place and a time: what `Message` has between these and the
-    run."""
+    """A message without id, place and time, which the store gives: what `Message` has between these and the run."""
 
     role: Role
     content: tuple[Block, ...]
@@ -210,8 +209,7 @@ class Message(NamedTuple):
     def storable(self) -> tuple["Message", str]:
         """Return the message with its JSON text, both fit for UTF-8: halves of surrogate pairs become U+FFFD.
 
-        Raises:
-            Invalid: It holds a number that JSON has not, or is too deep.
+        `Invalid` when it holds a number that JSON has not, or is too deep.
         """
         body = json_codec.encode_halves(self.as_json())
         json_codec.check_depth(list(self.content), body)

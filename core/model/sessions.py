@@ -115,8 +115,7 @@ class Session(NamedTuple):
 def absent(key: Key, agent_id: str, override: Override | None) -> Session:
     """Return the session that a key would have, as the rules would read it; its id is empty.
 
-    Args:
-        override: What waits for it (P5).
+    `override` is what waits for it (P5).
     """
     known: dict[str, Any] = dict.fromkeys(Session._fields)
     known |= dict.fromkeys(("rev", "created_at", "updated_at", "last_seq", "queued", "spent_tokens"), 0)
@@ -162,8 +161,7 @@ class SessionQuery:
 class SessionPage:
     """The answer to a `SessionQuery`.
 
-    Attributes:
-        children: Keys of the sessions each row spawned, by the row's key; rows without any are absent.
+    `children` are keys of the sessions each row spawned, by the row's key; rows without any are absent.
     """
 
     sessions: tuple[Session, ...]
@@ -175,8 +173,7 @@ class SessionPage:
 class HistoryPage:
     """Part of one transcript, in order.
 
-    Attributes:
-        before: Give it back to read the page before this one; None when this one starts the transcript.
+    Give `before` back to read the page before this one; it is None when this one starts the transcript.
     """
 
     key: str
@@ -205,12 +202,7 @@ class SearchHit:
 
 
 class Unsearched(NamedTuple):
-    """Something that a search did not look into.
-
-    Attributes:
-        place: A gateway, or an agent of one.
-        reason: Why, in one sentence.
-    """
+    """A gateway, or an agent of one, that a search did not look into, and why, in one sentence."""
 
     place: str
     reason: str
@@ -219,8 +211,7 @@ class Unsearched(NamedTuple):
 class SearchHits(list[SearchHit]):
     """What a search found, newest first, where it could not look everywhere.
 
-    Attributes:
-        unsearched: What it did not look into.
+    `unsearched` is what it did not look into.
     """
 
     def __init__(self, hits: Iterable[SearchHit] = (), unsearched: Iterable[Unsearched] = ()) -> None:

@@ -7,11 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that an agent may call.
-
-    Attributes:
-        parameters: JSON schema of its arguments.
-    """
+    """A tool that an agent may call; its parameters are a JSON schema."""
 
     name: str
     description: str

@@ -51,12 +51,7 @@ _KEPT: Final = ("header", "scheme", "field", "setting", "login")
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """Messages as an agent may read them.
-
-    Attributes:
-        messages: Their wire forms, in order.
-        left_out: How many older ones did not fit.
-    """
+    """Messages as an agent may read them: their wire forms, in order, and how many older ones did not fit."""
 
     messages: tuple[dict[str, Any], ...]
     left_out: int

@@ -42,11 +42,7 @@ class VisibilityRules:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a caller may see, and why no more.
-
-    Attributes:
-        limited_by: Controls, with their values, that keep the caller from seeing everything.
-    """
+    """What a caller may see, and the controls, with their values, that keep it from seeing everything."""
 
     scope: Scope
     limited_by: tuple[str, ...]

@@ -24,11 +24,7 @@ MAX_HOPS_CONTROL: Final = "session.agentToAgent.maxHops"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What an accepted request became.
-
-    Attributes:
-        fresh: False when the same request had been accepted before.
-    """
+    """What an accepted request became; `fresh` is False when the same request had been accepted before."""
 
     run: Run
     created: bool
@@ -126,9 +122,8 @@ def _addressed(
 def check_free(tx: Tx, run_id: str) -> None:
     """Refuse an idempotency key that steps of an exchange have, or would have: theirs are `<exchange>:<step>`.
 
-    Raises:
-        Conflict: It stands for a step, for an exchange whose first session was deleted, or it is the beginning of a key
-            that was given to another run.
+    `Conflict` for that of a step, of an exchange whose first session was deleted, and for the beginning of a key that
+    was given to another run.
     """
     known = any(exchanges.by_id(tx.db, name) is not None for name in (run_id, run_id.rpartition(":")[0]))
     if known or runs.has_steps(tx.db, run_id):
@@ -160,8 +155,7 @@ def current(db: Db, ref: str, caller: Caller, settings: Settings) -> Session:
 
 
 def target_of(tx: Tx, request: RunRequest, caller: Caller, settings: Settings) -> tuple[Session, bool]:
-    """Return the session a message or a command is for, and whether it was made now: the operator names it in full
-    (K6)."""
+    """Return the session of a message or a command, and whether it was made now: the operator names it in full (K6)."""
     try:
         return current(tx.db, request.target, caller, settings), False
     except NotFound:

@@ -149,8 +149,7 @@ def _shown_images(files: Sequence[CheckedFile]) -> dict[str, Block]:
 def write(workspace: Path, name: str, files: Sequence[CheckedFile]) -> None:
     """Write the files into a new folder; folders are 0700, files 0600. Blocks.
 
-    Raises:
-        Unavailable: The disk refuses it, or a folder on the way is a link; nothing is left behind.
+    `Unavailable` where the disk refuses it, or a folder on the way is a link; nothing is left behind.
     """
     where = directory(workspace, name)
     try:

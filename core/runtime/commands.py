@@ -50,8 +50,7 @@ ELSEWHERE: Final = {
 def find(message: str) -> Command | None:
     """Return the command that a message is, None when it is an ordinary message.
 
-    Raises:
-        Invalid: Its argument is missing, wrong, or one too many; or there is nothing to do for it here.
+    `Invalid` when its argument is missing, wrong, or one too many; or there is nothing to do for it here.
     """
     if message.strip().lower() in ELSEWHERE:
         raise Invalid(ELSEWHERE[message.strip().lower()])
@@ -99,10 +98,7 @@ def carry_out(tx: Tx, session: Session, command: Command, settings: Settings) ->
 def done(db: Db, request: RunRequest, command: Command) -> tuple[Run, str] | None:
     """Return the run and the answer of a command that was carried out before; None when it is new.
 
-    A `/spawn` is a message for its sub-agent and no run of its own.
-
-    Raises:
-        Conflict: Its run id stands for another request.
+    A `/spawn` is a message for its sub-agent and no run of its own. `Conflict`: the run id stands for another request.
     """
     if request.run_id is None or command.name == "spawn":
         return None

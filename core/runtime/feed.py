@@ -112,14 +112,12 @@ class RuntimeFeed(EventStream[Event]):
         return len(self._missed) + super().pending
 
     def watch(self, key: str | None) -> None:
-        """Want messages, deltas and tool progress of a session or of all; replies under way come first."""
         told = [delta for delta in self._partial(key) if not self.wants(delta.key)]
         self.watched.add(key)
         for delta in told:
             self.put(delta)
 
     def unwatch(self, key: str | None) -> None:
-        """Want them no longer; None ends only what None began."""
         self.watched.discard(key)
 
     def _overflow(self, entry: Event) -> None:  # noqa: ARG002 - it is lost like what is queued

@@ -65,11 +65,7 @@ class Runtime(DelegatingGateway):
 
     @classmethod
     def open(cls, state: Path, clock: Clock | None = None) -> Self:
-        """Open a state directory for reading, creating it as needed.
-
-        Raises:
-            Unavailable: It cannot be used; the sentence says why.
-        """
+        """Open a state directory for reading, creating it as needed; `Unavailable` says why it cannot be used."""
         with contextlib.ExitStack() as undo:
             store = undo.enter_context(contextlib.closing(Store.open(state, clock or SystemClock())))
             runtime = cls(store)
@@ -227,7 +223,6 @@ class Runtime(DelegatingGateway):
 
     @property
     def connection(self) -> Connection:
-        """How current the answers are."""
         if (asked := self._following.owner) is not None:
             return Connection("live", asked.connection.detail or self._notice)
         if self._work is not None:
@@ -238,30 +233,24 @@ class Runtime(DelegatingGateway):
         return Connection("reading", f"{owned}reading only")
 
     def now_ms(self) -> int:
-        """Return the time in ms since the Unix epoch."""
         return self.store.clock.now_ms()
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:  # noqa: ARG002 - one reason covers all
-        """Return why nothing can be changed here; None when it can."""
         connection = self.connection
         return connection.detail if connection.state == "reading" else None
 
     def unready(self) -> str | None:
-        """Return why nothing can be accepted here now; None when all is well."""
         if self._following.owner is not None:
             return self._following.owner.unready()
         return self.refusal("send") or (self.readiness.now() if self._work is not None else None)
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
-        """Return the effective send policy of a session."""
         return self.rules.send_decision(session)
 
     def native_tool(self, name: str) -> NativeTool | None:  # noqa: ARG002 - the tools run over this port
-        """Return None: every tool runs here."""
         return None
 
     def subscribe(self, after: Cursor | None = None) -> RuntimeFeed:
-        """Hear of every durable change from now on, or of everything since a cursor."""
         return self.hub.subscribe(self.last_rev, after)
 
     # Reads and writes
@@ -272,9 +261,7 @@ class Runtime(DelegatingGateway):
     async def _writes(self, ref: str | None = None) -> Writes:  # noqa: ARG002 - they are all of one store
         """Return who writes: the working side of this process, or the process that owns the state directory.
 
-        Raises:
-            Conflict: Another process owns it and does not answer.
-            Unavailable: This process has not taken it over.
+        `Conflict` when another owns it and does not answer, `Unavailable` when this process has not taken it over.
         """
         await self._start_over.wait()
         writer = self._work or self._following.owner
@@ -285,7 +272,6 @@ class Runtime(DelegatingGateway):
         return writer
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
-        """Accept a message for a session; when this returns, message and run are on disk."""
         if self._work is not None:
             return await self._work.start_run(request, caller)
         request = replace(request, run_id=request.run_id or new_id())  # an owner that dies may have accepted it

@@ -56,7 +56,6 @@ class Reading:
         return settings.rules if settings is not None else RuleSet()
 
     async def list_sessions(self, query: SessionQuery, scope: Scope) -> SessionPage:
-        """Return sessions, newest first."""
         hidden = self._unlisted
 
         def read(db: Db) -> SessionPage:
@@ -65,7 +64,6 @@ class Reading:
         return await self._read(read, inline=query.limit is not None and query.limit <= INLINE_ROWS)
 
     async def get_session(self, ref: str, scope: Scope) -> Session:
-        """Return one session by canonical key or by session id."""
         return await self._read(lambda db: sessions.named(db, ref, scope))
 
     async def history(
@@ -78,7 +76,6 @@ class Reading:
         include_tools: bool = True,
         in_brief: bool = False,
     ) -> HistoryPage:
-        """Return the newest `limit` messages, or those before a `seq`, in order; fewer when they are long."""
 
         def read(db: Db) -> HistoryPage:
             session = sessions.named(db, ref, scope)
@@ -92,7 +89,6 @@ class Reading:
     async def search(
         self, text: str, scope: Scope, *, key: str | None = None, limit: int = 50, redacted: bool = False
     ) -> list[SearchHit]:
-        """Return messages that hold every word, newest first."""
         hidden = self._unlisted
         clean = _load_redact() if redacted else None
 
@@ -110,7 +106,6 @@ class Reading:
         return sorted(found, key=lambda agent: (not agent.default, agent.agent_id))
 
     async def models(self) -> list[ModelInfo]:
-        """Return the models that sessions and spawns may name."""
         if self._following.owner is not None:
             return await self._following.owner.models()
         models = (await self._configured()).models.values()
@@ -118,11 +113,9 @@ class Reading:
         return [*sorted(known, key=lambda model: model.ref), ModelInfo(BUILTIN_MODEL, None)]
 
     async def overrides(self) -> Overrides:
-        """Return the overrides of the send policy that wait for a session of their key."""
         return await self._read(sessions.waiting_overrides)
 
     async def runs(self, key: str, scope: Scope, *, limit: int) -> list[Run]:
-        """Return the newest runs of a session, newest first."""
         session = await self.get_session(key, scope)
         return await self._read(lambda db: runs.of_session(db, session.key, limit=limit))
 
@@ -131,7 +124,6 @@ class Reading:
         return jsonl.transcript_path(self._store.directory, session.session_id)
 
     async def exchange(self, exchange_id: str) -> tuple[Exchange, Delivery | None] | None:
-        """Return an exchange with the delivery of its announce."""
 
         def read(db: Db) -> tuple[Exchange, Delivery | None] | None:
             found = exchanges.by_id(db, exchange_id)
@@ -140,7 +132,6 @@ class Reading:
         return await self._read(read)
 
     async def exchanges(self, key: str, *, limit: int) -> list[tuple[Exchange, Delivery | None]]:
-        """Return the newest exchanges of a session, newest first, each with the delivery of its announce."""
 
         def read(db: Db) -> list[tuple[Exchange, Delivery | None]]:
             found = exchanges.of_session(db, key, limit=limit)
@@ -152,12 +143,10 @@ class Reading:
     async def deliveries(
         self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
     ) -> list[Delivery]:
-        """Return the newest deliveries, newest first."""
         is_short = not states and limit <= INLINE_ROWS  # those in a state may be far apart
         return await self._read(lambda db: deliveries.newest(db, key=key, states=states, limit=limit), inline=is_short)
 
     async def wait_run(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
-        """Wait until a run ends, at most `timeout` seconds."""
         return await self._waiters.wait(run_id, timeout)
 
     @property

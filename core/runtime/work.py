@@ -29,7 +29,7 @@ from core.store.database import Store, Tx
 
 
 class Work:
-    """What the process that owns a state directory can do.
+    """What the process that owns a state directory can do; see `core.gateway.Writes`.
 
     Args:
         settings: Returns those in force.
@@ -112,7 +112,6 @@ class Work:
         return [delta for reply in found for delta in reply.so_far()]
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
-        """Accept a message for a session; when this returns, message and run are on disk."""
         acceptance.check_message(request)
         command = None if request.spawn is not None else commands.find(request.message)
         if command is not None:
@@ -123,13 +122,11 @@ class Work:
         return replace(_ticket(accepted.run), created=accepted.created)
 
     async def abort(self, ref: str, caller: Caller, *, run_id: str | None = None) -> list[str]:
-        """Stop the running run of a session and drop the queued ones, or one of them; return the ids."""
         settings = self._settings()
         session = self._store.read(lambda db: acceptance.current(db, ref, caller, settings))
         return await self.engine.abort(session.key, run_id)
 
     async def patch(self, ref: str, patch: SessionPatch, caller: Caller) -> Session:
-        """Change label, model, levels or send policy of a session."""
         settings = self._settings()
         if "sendPolicy" in patch.fields:
             require_owner(caller, "change the send policy of a session")
@@ -142,25 +139,21 @@ class Work:
             return await self._store.write(lambda tx: lifecycle.override(tx, ref, patch, settings))
 
     async def reset(self, ref: str, caller: Caller) -> Session:
-        """Give a session an empty transcript."""
         require_owner(caller, "reset a session")
         return await self._change(ref, caller, commands.reset)
 
     async def archive(self, ref: str, caller: Caller, *, archived: bool) -> Session:
-        """Take a session out of the list, or bring it back."""
         require_owner(caller, "archive a session")
         return await self._change(
             ref, caller, lambda tx, session: sessions.update(tx, session.key, archived_at=tx.now if archived else None)
         )
 
     async def create(self, new: NewSession, caller: Caller) -> Session:
-        """Make a session without a message."""
         require_operator(caller, "create a session")
         settings = self._settings()
         return await self._store.write(lambda tx: lifecycle.create(tx, new, settings))
 
     async def delete(self, ref: str, caller: Caller) -> None:
-        """Remove a session with its transcripts and their files, for good."""
         require_owner(caller, "delete a session")
         settings = self._settings()
 
@@ -172,7 +165,6 @@ class Work:
         await self._store.scan(lambda _: jsonl.remove(self._store.directory, transcripts))
 
     async def append(self, ref: str, draft: Draft, caller: Caller) -> Message:
-        """Append a message without a run."""
         require_owner(caller, "append to a session")
         settings = self._settings()
         return await self._store.write(
@@ -180,11 +172,9 @@ class Work:
         )
 
     async def retry_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
-        """Send a delivery that was not sent, or of which nobody knows, again."""
         return await self._move(delivery_id, caller, "pending", None)
 
     async def drop_delivery(self, delivery_id: str, caller: Caller) -> Delivery:
-        """Give up a delivery."""
         return await self._move(delivery_id, caller, "skipped", "dropped by the operator")
 
     async def _move(self, delivery_id: str, caller: Caller, state: DeliveryState, reason: str | None) -> Delivery:

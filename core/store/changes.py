@@ -10,8 +10,7 @@ from core.store.database import Db
 def since(db: Db, cursor: Cursor, watched: Collection[str] | None) -> list[DurableEvent]:
     """Return the changes after a cursor, in their order, as they stand at one moment.
 
-    Args:
-        watched: Keys of the sessions whose messages are wanted; None for those of all.
+    Messages are those of the sessions whose keys are `watched`; None for those of all.
     """
     with db:
         db.execute("BEGIN")

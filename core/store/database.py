@@ -115,8 +115,7 @@ class Store:
     def open(cls, directory: Path, clock: Clock) -> "Store":
         """Open the database of a state directory, creating or migrating it as needed.
 
-        Raises:
-            Unavailable: The directory cannot be written, is full, damaged, or holds a newer schema.
+        `Unavailable` where the directory cannot be written, is full, damaged, or holds a newer schema.
         """
         path = directory / DATABASE_NAME
         with explained(directory):
@@ -154,8 +153,7 @@ class Store:
     async def write(self, function: WriteFunction[T]) -> T:
         """Run a function on the writer thread and return its result once it is on disk.
 
-        Raises:
-            Unavailable: The store cannot be written: not the owner, disk full, closed.
+        `Unavailable` when the store cannot be written: not the owner, disk full, closed.
         """
         if self._writer is None:
             raise Unavailable("the state directory is open for reading only")
@@ -358,8 +356,7 @@ class _Writer:
     def _begin(self) -> int:
         """Begin a transaction; return the last number of order that was given out before it.
 
-        Raises:
-            Unavailable: Another process has taken the directory over, which is for good.
+        `Unavailable` when another process has taken the directory over, which is for good.
         """
         db = self._db
         db.execute("BEGIN IMMEDIATE")
@@ -370,8 +367,7 @@ class _Writer:
     def _run_together(self, db: sqlite3.Connection, group: Sequence[_Job[Any]], now: int, rev: int) -> int:
         """Run all jobs without savepoints, which cost a fifth of an append; return the last number of order.
 
-        Raises:
-            _LeftChanges: A job failed after it had changed something.
+        `_LeftChanges`: a job failed after it had changed something.
         """
         for job in group:
             changes = db.total_changes

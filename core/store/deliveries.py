@@ -42,11 +42,7 @@ def add(tx: Tx, new: NewDelivery) -> Delivery:
 
 
 def move(tx: Tx, delivery_id: str, state: DeliveryState, reason: str | None = None, **numbers: int) -> Delivery:
-    """Give a delivery another state.
-
-    Args:
-        numbers: `due_at`, else it is due now; `attempts`, else they stay as they are.
-    """
+    """Give a delivery another state; of `numbers`, `due_at` is else now, and `attempts` as they are."""
     more = {"due_at": tx.now, **numbers}
     return _TABLE.update(tx, delivery_id, state=state, reason=reason, updated_at=tx.now, **more)
 

@@ -30,8 +30,7 @@ _MORE_BYTES: Final = 65_536
 class FileGuard:
     """Watches the files of one state directory.
 
-    Attributes:
-        log_pages: Pages that the log (WAL) may hold before it is folded back: few on a small disk.
+    `log_pages` is how many the log (WAL) may hold before it is folded back: few on a small disk.
     """
 
     def __init__(self, directory: Path, names: Iterable[str]) -> None:

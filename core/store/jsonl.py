@@ -23,11 +23,7 @@ def transcript_path(directory: Path, session_id: str) -> Path:
 
 
 def append_new(db: sqlite3.Connection, directory: Path, key: str, session_id: str) -> int:
-    """Append the messages of a transcript that its file does not hold yet; return how many.
-
-    Raises:
-        ValueError: The file's last line is none of ours.
-    """
+    """Append what a transcript's file lacks; return how many messages. `ValueError`: its last line is none of ours."""
     if db.execute("SELECT 1 FROM transcripts WHERE session_id = ?", (session_id,)).fetchone() is None:
         return 0  # its session was deleted
     path = transcript_path(directory, session_id)

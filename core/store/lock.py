@@ -56,9 +56,7 @@ class OwnerLock:
     def acquire(cls, directory: Path, command: str, now_ms: int) -> "OwnerLock":
         """Take the lock.
 
-        Raises:
-            Conflict: Another process holds it; the sentence names it.
-            Unavailable: The directory cannot be written.
+        `Conflict`, naming it, when another process holds it; `Unavailable` when the directory cannot be written.
         """
         owner = {"pid": os.getpid(), "command": command, "startedAt": now_ms}
         with explained(directory):

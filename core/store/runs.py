@@ -137,8 +137,7 @@ def end(tx: Tx, run_id: str, end: End, reply_seq: int | None = None) -> Run:
 def same_request(db: sqlite3.Connection, run_id: str, print_: str) -> Run | None:
     """Return the run that an idempotency key already stands for, also of a deleted session; None when it is new.
 
-    Raises:
-        Conflict: The key was used for another request.
+    `Conflict` when the key was used for another request.
     """
     row = db.execute(
         "SELECT fingerprint FROM runs WHERE run_id = ? UNION ALL SELECT fingerprint FROM spent_runs WHERE run_id = ?",

@@ -23,7 +23,8 @@ _FORGET: Final = "INSERT INTO message_words (message_words, rowid, words) VALUES
 
 def index_message(tx: Tx, row_id: int, message: Message, *, forget: bool = False) -> None:
     """Make the words of a message findable, or of a deleted one no more; of a very long one the first 65,536
-    characters. The index holds no text, so it must be told which words to forget."""
+    characters. The index holds no text, so it must be told which words to forget.
+    """
     words = searchable_text(message)[:MAX_INDEXED_CHARS]
     if words:
         tx.afterwards.append((_FORGET if forget else _INDEX, (row_id, words)))

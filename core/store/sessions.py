@@ -111,8 +111,7 @@ def update(tx: Tx, key: str, **columns: object) -> None:
 def count_message(tx: Tx, key: str, preview: str | None, *, note: bool) -> Session | None:
     """Give a session one more message and return its row; None when there is no such session.
 
-    Args:
-        note: Only switchboard says it: that does not bring an archived session back.
+    A `note`, which only switchboard says, does not bring an archived session back.
     """
     known = tx.rows.get(key) or by_key(tx.db, key)
     if known is None:
@@ -200,11 +199,7 @@ def by_id(db: sqlite3.Connection, session_id: str, scope: Scope | None = None) -
 
 
 def named(db: sqlite3.Connection, ref: str, scope: Scope | None = None) -> Session:
-    """Return the session that a canonical key or a session id names.
-
-    Raises:
-        NotFound: There is none in the scope.
-    """
+    """Return the session that a canonical key or a session id names; `NotFound` without one in the scope."""
     session = by_key(db, ref, scope) or by_id(db, ref, scope)
     if session is None:
         raise NotFound(f"no session has the key or id {quoted(ref)}: list the sessions to see those there are")
@@ -212,11 +207,7 @@ def named(db: sqlite3.Connection, ref: str, scope: Scope | None = None) -> Sessi
 
 
 def select(db: sqlite3.Connection, query: SessionQuery, scope: Scope, *, hidden: Sequence[str] = ()) -> SessionPage:
-    """Return the sessions a query asks for, newest first, and one page only.
-
-    Args:
-        hidden: Keys of sessions to leave out.
-    """
+    """Return the sessions a query asks for but the `hidden` keys, newest first, and one page only."""
     where, values = _conditions(query, hidden)
     scope_sql, scope_values = scope_condition(scope)
     limit = -1 if query.limit is None else query.limit + 1

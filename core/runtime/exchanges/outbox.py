@@ -29,11 +29,7 @@ _log = logging.getLogger("switchboard.outbox")
 
 
 class Outbox:
-    """The deliveries of a runtime at work.
-
-    Args:
-        channels: What is configured, by name.
-    """
+    """The deliveries of a runtime at work, over the channels that are configured, by name."""
 
     def __init__(self, store: Store, channels: Channels, settings: Callable[[], Settings]) -> None:
         self._store = store

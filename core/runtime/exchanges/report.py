@@ -24,8 +24,7 @@ _FENCE: Final = re.compile(r"[ \t]{0,3}(```|~~~)")
 class TaskReport:
     """The parts of a reply; each without space around it, and empty where the reply has none.
 
-    Attributes:
-        status: What the model says of its success; how the run ended is another thing.
+    `status` is what the model says of its success; how the run ended is another thing.
     """
 
     result: str

@@ -16,11 +16,7 @@ ACTIVITY_CHARS: Final = 160
 
 @dataclass(slots=True)
 class _LiveBlock:
-    """A block as it grows; its words are put together only when somebody wants them.
-
-    Attributes:
-        told: Characters that were told to watchers.
-    """
+    """A block as it grows, put together only when somebody wants it; `told` counts the characters watchers heard of."""
 
     kind: BlockKind
     told: int = 0

@@ -62,11 +62,7 @@ class _Spent:
 
 
 class Turns:
-    """Runs the turns of all sessions.
-
-    Attributes:
-        live: The reply under way, by session key.
-    """
+    """Runs the turns of all sessions; `live` has the reply under way, by session key."""
 
     def __init__(self, store: Store, hub: EventHub, gateway: Gateway, backends: Backends) -> None:
         self.live: dict[str, RunningReply] = {}

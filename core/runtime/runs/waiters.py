@@ -20,9 +20,7 @@ class Waiters:
     async def wait(self, run_id: str, timeout: float | None) -> RunOutcome:  # noqa: ASYNC109 - a wait of the wire
         """Wait until a run ends, at most `timeout` seconds.
 
-        Raises:
-            NotFound: There is no such run.
-            Unavailable: The runtime was closed before the run had ended.
+        `NotFound` without such a run, `Unavailable` when the runtime was closed before the run had ended.
         """
         run = self._run(run_id)
         if run.live and not self._waits_for_next_start(run):

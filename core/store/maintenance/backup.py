@@ -42,12 +42,7 @@ _WANTED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BackupEntry:
-    """One file of a backup.
-
-    Attributes:
-        path: Within the state directory, with `/`.
-        sha256: In hexadecimal.
-    """
+    """One file of a backup: its path within the state directory, with `/`; its SHA-256 in hexadecimal."""
 
     path: str
     bytes: int
@@ -125,8 +120,7 @@ def create(state: Path, target: Path, *, version: str, now_ms: int) -> Backup:
 def holds_database(state: Path) -> bool:
     """Whether a state directory is there with a database in it.
 
-    Raises:
-        Unavailable: It cannot be looked into, or others may write to it.
+    `Unavailable` where it cannot be looked into, or others may write to it.
     """
     with explained(state):
         if not os.path.lexists(state):
@@ -147,12 +141,7 @@ def create_inside(state: Path, *, version: str, now_ms: int) -> Backup:
 
 
 def open_backup(path: Path) -> BinaryIO:
-    """Open a backup for `read` and `unpack`.
-
-    Raises:
-        NotFound: There is none.
-        Unavailable: It cannot be read.
-    """
+    """Open a backup for `read` and `unpack`; `NotFound` without one, `Unavailable` when it cannot be read."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -319,8 +308,7 @@ def _add(
 ) -> None:
     """Add a file, or its first bytes; one that is gone meanwhile was deleted, and is left out.
 
-    Raises:
-        Unavailable: It became shorter while it was read.
+    `Unavailable` when it became shorter while it was read.
     """
     try:
         descriptor = open_private(path, os.O_RDONLY)
@@ -343,11 +331,7 @@ def _info(name: str, size: int, now_ms: int) -> tarfile.TarInfo:
 
 
 class _Hashed:
-    """A file that is read once, and hashed on the way.
-
-    Attributes:
-        count: Bytes that were read.
-    """
+    """A file that is read once, and hashed on the way; `count` bytes of it so far."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -107,7 +107,6 @@ def _damage(db: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _rows(db: sqlite3.Connection) -> Iterator[Problem]:
-    """Ask what `check.sql` asks."""
     for statement in statements("check.sql"):
         _, topic, words, question = _QUESTION.split(statement)
         found = [str(row[0]) for row in db.execute(question)]
@@ -116,7 +115,6 @@ def _rows(db: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _bodies(db: sqlite3.Connection) -> Iterator[Problem]:
-    """Read every message."""
     unread: list[str] = []
     for key, seq, body in db.execute(
         "SELECT s.key, m.seq, m.body FROM messages AS m JOIN sessions AS s ON s.id = m.session"

@@ -16,8 +16,7 @@ NUMBERED: Final = dict.fromkeys(("sessions", "runs", "exchanges", "deliveries", 
 def renumber(db: sqlite3.Connection) -> tuple[int, int]:
     """Give messages that share a place, and changes that share a number, one of their own at the end of the order.
 
-    Returns:
-        How many messages and how many changes.
+    Returns how many messages and how many changes.
     """
     messages, revs = _renumber_messages(db), _renumber_revs(db)
     if messages or revs:

@@ -34,11 +34,7 @@ _BLOCK: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What came of a restore.
-
-    Attributes:
-        old: Where the directory is that was replaced; None when there was none.
-    """
+    """What came of a restore; `old` is where the replaced directory is, None when there was none."""
 
     backup: Backup
     old: Path | None
@@ -110,8 +106,7 @@ def _unpack(fresh: Path, entry: BackupEntry, data: BinaryIO) -> None:
 def _prepare(fresh: Path, clock: Clock) -> None:
     """Check the database, bring it to the schema of today, and call it another store, so that no cursor fits it.
 
-    Raises:
-        Unavailable: It is damaged, none of ours, or of a newer version.
+    `Unavailable` when it is damaged, none of ours, or of a newer version.
     """
     path = fresh / DATABASE_NAME
     try:
