@@ -13,7 +13,7 @@ from core.model.exchanges import Delivery
 from core.runtime.exchanges.announce import note_denied
 from core.store import deliveries, sessions
 from core.store.database import Store, Tx
-from core.tasks import Tasks
+from core.tasks import Tasks, racing
 
 T = TypeVar("T")
 ATTEMPTS: Final = 8
@@ -131,13 +131,8 @@ class Outbox:
     async def _ask(self, channel: Channel, delivery: Delivery) -> Callable[[Tx], Delivery]:
         """Ask the channel, and return what to write about its answer."""
         outgoing = OutgoingText(delivery.delivery_id, delivery.to, delivery.account_id, delivery.text)
-        answer = asyncio.create_task(channel.deliver(outgoing))
-        alarm = asyncio.create_task(self._store.clock.sleep(ANSWER_SECONDS))
-        try:
-            await asyncio.wait([answer, alarm], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            alarm.cancel()
-            answer.cancel()
+        async with racing(channel.deliver(outgoing), self._store.clock.sleep(ANSWER_SECONDS)) as (answer, _):
+            pass
         return lambda tx: _answered(tx, delivery, answer)
 
 

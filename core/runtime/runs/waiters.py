@@ -7,6 +7,7 @@ from core.model.keys import quoted
 from core.model.runs import LIVE_STATES, Run, RunOutcome
 from core.store import messages, runs
 from core.store.database import Store
+from core.tasks import racing
 
 
 class Waiters:
@@ -27,7 +28,11 @@ class Waiters:
             ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._ends.setdefault(run_id, []).append(ended)
             try:
-                await self._either(ended, timeout)
+                if timeout is None:
+                    await ended
+                else:  # by the runtime's clock
+                    async with racing(asyncio.wait([ended]), self._store.clock.sleep(timeout)):
+                        pass
             finally:
                 self._forget(run_id, ended)
             if ended.done() and not ended.result():
@@ -57,17 +62,6 @@ class Waiters:
             waiting.remove(ended)
             if not waiting:
                 del self._ends[run_id]
-
-    async def _either(self, ended: "asyncio.Future[bool]", timeout: float | None) -> None:  # noqa: ASYNC109
-        """Wait for the end of a run or of the time, by the runtime's clock."""
-        if timeout is None:
-            await ended
-            return
-        sleep = asyncio.ensure_future(self._store.clock.sleep(timeout))
-        try:
-            await asyncio.wait([ended, sleep], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleep.cancel()
 
     def _waits_for_next_start(self, run: Run) -> bool:
         return self._held and run.state == "queued"
