@@ -21,10 +21,10 @@ from core.agents.wire import (
     count,
     error_words,
     items,
-    mapping,
     words,
 )
 from core.config.settings import ModelSettings
+from core.model.json_codec import mapping
 from core.model.messages import Block, Message, Usage
 
 VERSION: Final = "2023-06-01"

@@ -30,13 +30,13 @@ from core.agents.wire import (
     error_words,
     items,
     load,
-    mapping,
     words,
 )
 from core.clock import Clock
 from core.config.settings import ModelApi, ModelSettings
 from core.model import json_codec
 from core.model.errors import Invalid, SwitchboardError
+from core.model.json_codec import mapping
 
 if TYPE_CHECKING:
     import ssl

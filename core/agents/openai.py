@@ -23,11 +23,11 @@ from core.agents.wire import (
     count,
     error_words,
     items,
-    mapping,
     read_arguments,
     words,
 )
 from core.model import json_codec
+from core.model.json_codec import mapping
 from core.model.messages import Message, Usage
 
 _EFFORTS: Final = frozenset({"minimal", "low", "medium", "high"})

@@ -13,7 +13,7 @@ from core.agents.port import AgentFailure, Reply, TextDelta, ThinkingDelta
 from core.config.settings import ModelSettings
 from core.model import json_codec
 from core.model.errors import Invalid
-from core.model.json_codec import encodable
+from core.model.json_codec import encodable, mapping
 from core.model.messages import Block, Message, Usage, text_block, thinking_block, tool_call_block
 from core.model.tools import Tool
 
@@ -203,11 +203,6 @@ def load(data: str) -> Mapping[str, Any]:
 def _is_sparse(data: str) -> bool:
     """Whether long JSON is long for its texts, and not for the number of its values; commas in texts count too."""
     return len(data) <= OFF_LOOP_CHARS or sum(map(data.count, ",[{")) <= _MAX_VALUES
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return a JSON object, empty when it is none."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> list[Any]:

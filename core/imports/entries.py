@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final, cast
 
 from core.imports.report import Notes
+from core.model.json_codec import mapping
 from core.model.messages import (
     INTER_SESSION,
     MAX_INT,
@@ -85,13 +86,8 @@ def milliseconds(value: object) -> int:
     return 0
 
 
-def record(value: object) -> Mapping[str, Any]:
-    """Return a JSON object, an empty one for anything else."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
 def _message(entry: Entry, entry_id: str, at: int) -> Message | None:
-    said = record(entry.get("message"))
+    said = mapping(entry.get("message"))
     role = said.get("role")
     at = milliseconds(said.get("timestamp")) or at
     if role == "bashExecution":
@@ -116,7 +112,7 @@ def _message(entry: Entry, entry_id: str, at: int) -> Message | None:
         provenance,
         Usage.read(cast("Mapping[str, Any]", usage)) if isinstance(usage, Mapping) and not injected else None,
         None if injected else model_ref(said.get("provider"), said.get("model")),
-        "aborted" if record(said.get("openclawAbort")).get("aborted") else _text(said.get("stopReason")),
+        "aborted" if mapping(said.get("openclawAbort")).get("aborted") else _text(said.get("stopReason")),
         _text(said.get("toolCallId")),
         _text(said.get("toolName")),
         bool(said.get("isError", False)),
@@ -139,7 +135,7 @@ def _note(kind: str, entry: Entry, entry_id: str, at: int) -> Message | None:
         return _system(entry_id, at, f"another branch was left here; its summary:\n\n{summary}")
     if kind == "custom_message":
         return _shown(entry, entry_id, at)
-    data = record(entry.get("data"))
+    data = mapping(entry.get("data"))
     if kind == "custom" and entry.get("customType") == PROMPT_ERROR and data.get("error"):
         aborted = "abort" in str(data["error"]).lower()
         words = "the run was aborted" if aborted else f"the run failed: {data['error']}"
@@ -158,7 +154,7 @@ def _system(entry_id: str, at: int, words: str, stop_reason: str | None = None) 
 
 
 def _provenance(value: object) -> Provenance | None:
-    found = Provenance.read(record(value))
+    found = Provenance.read(mapping(value))
     return found if found.kind == INTER_SESSION else None
 
 
@@ -176,7 +172,7 @@ def _block(block: Block, *, strip: bool, inter_session: bool) -> Block:
         case {"type": "thinking", "thinking": str() as thinking}:
             return {"type": "thinking", "thinking": thinking}
         case {"type": "toolCall" | "toolUse" | "tool_use", "name": str() as name}:
-            arguments = record(block.get("arguments", block.get("input")))
+            arguments = mapping(block.get("arguments", block.get("input")))
             return {"type": "toolCall", "id": str(block.get("id", "")), "name": name, "arguments": dict(arguments)}
         case _:
             return block

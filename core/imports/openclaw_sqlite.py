@@ -11,11 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
-from core.imports.entries import Entry, record
+from core.imports.entries import Entry
 from core.imports.report import Notes
 from core.imports.source import Source, SourceSession, SourceTranscript, read_facts
 from core.model import json_codec
 from core.model.errors import Invalid, Unavailable
+from core.model.json_codec import mapping
 
 DATABASE: Final = "openclaw-agent.sqlite"
 KNOWN_VERSION: Final = 23
@@ -38,8 +39,7 @@ _MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
 def open_source(path: Path, agent_id: str) -> Generator[Source]:
     """Open the database of an agent and return its sessions; their transcripts can be read while it is open.
 
-    Raises:
-        Unavailable: It is damaged, cannot be read, or is no such database.
+    Raises `Unavailable` when it is damaged, cannot be read, or is no such database.
     """
     with contextlib.ExitStack() as stack:
         with _explained(path):
@@ -125,7 +125,7 @@ def _session(
     db: sqlite3.Connection, path: Path, agent_id: str, row: Mapping[str, Any], windows: Mapping[str, list[str]]
 ) -> SourceSession:
     try:
-        entry = dict(record(json_codec.heal(row["entry_json"] or "")))
+        entry = dict(mapping(json_codec.heal(row["entry_json"] or "")))
     except Invalid:
         entry = dict[str, Any]()
     entry.update({name: row[column] for column, name in _COLUMNS.items() if row.get(column) is not None})

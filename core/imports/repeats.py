@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from core.imports.entries import INJECTED, PROMPT_ERROR, Entry, record
+from core.imports.entries import INJECTED, PROMPT_ERROR, Entry
+from core.model.json_codec import mapping
 from core.model.messages import read_content, text_of
 
 WORDS: Final = "replies that were cut off and are kept there twice: the second one is here"
@@ -45,9 +46,9 @@ class RepeatedMessages:
         """Take the next entry; headers are passed over by the caller."""
         self._number += 1
         if entry.get("type") == "custom" and entry.get("customType") == PROMPT_ERROR:
-            self._ended(record(entry.get("data")).get("runId"))
+            self._ended(mapping(entry.get("data")).get("runId"))
         elif entry.get("type") == "message":
-            self._said(record(entry.get("message")))
+            self._said(mapping(entry.get("message")))
 
     def among(self, marks: Sequence[int]) -> set[int]:
         """Return the numbers of the repeats whose other half is on the active branch."""
@@ -61,7 +62,7 @@ class RepeatedMessages:
 
     def _said(self, said: Entry) -> None:
         note, self._note = self._note, None
-        run_id = record(said.get("openclawAbort")).get("runId")
+        run_id = mapping(said.get("openclawAbort")).get("runId")
         is_cut_off = said.get("role") == "assistant" and said.get("stopReason") == "aborted"
         if said.get("model") == INJECTED and isinstance(run_id, str):
             words = _only_words(said)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core.imports.branch import Branch
-from core.imports.entries import Entry, derived_id, milliseconds, model_ref, record
+from core.imports.entries import Entry, derived_id, milliseconds, model_ref
 from core.imports.repeats import WORDS, RepeatedMessages
 from core.imports.report import Notes
-from core.model.json_codec import encodable
+from core.model.json_codec import encodable, mapping
 from core.model.keys import JOBS
 from core.model.messages import MAX_INT
 from core.model.runs import RunState
@@ -43,8 +43,7 @@ class SourceTranscript:
     def read(self, notes: Notes) -> Iterator[Entry]:
         """Yield the entries of the active branch, reading all of them twice and holding one at a time.
 
-        Raises:
-            Unavailable: They cannot be read.
+        Raises `Unavailable` when they cannot be read.
         """
         branch, repeats = Branch(), RepeatedMessages()
         for entry in self.entries(notes):
@@ -155,7 +154,7 @@ def _status(entry: Mapping[str, Any]) -> RunState | None:
 
 def _delivery(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return channel, address and account of the last delivery, from where each generation keeps them."""
-    context = record(record(entry.get("delivery")).get("context")) or record(entry.get("deliveryContext"))
+    context = mapping(mapping(entry.get("delivery")).get("context")) or mapping(entry.get("deliveryContext"))
     last = {"channel": entry.get("lastChannel"), "to": entry.get("lastTo"), "accountId": entry.get("lastAccountId")}
     return {name: context.get(name) or value for name, value in last.items()}
 

@@ -6,7 +6,7 @@ takes and gives all of that; what comes in is refused here, and what an older ve
 
 import json
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, NoReturn, cast
 
 from core.model.errors import Invalid
@@ -66,6 +66,11 @@ def heal(text: str | bytes, without: Container[str] = ()) -> Any:  # noqa: ANN40
 
     decoder = json.JSONDecoder(object_pairs_hook=keep, parse_float=_finite_or_null, parse_constant=_null)
     return _decode(decoder, text)
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return an object of somebody's JSON, empty when it is none."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def check_depth(value: object, text: str | bytes) -> None:

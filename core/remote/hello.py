@@ -1,11 +1,11 @@
 """The first words on a connection: what we say of ourselves, and what the gateway says of itself."""
 
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Protocol, cast
 
+from core.model.json_codec import mapping
 from core.wire.frames import NATIVE, PROTOCOLS
 
 SCOPES: Final = (
@@ -148,11 +148,6 @@ def own_version() -> str:
         return version("switchboard-console")
     except PackageNotFoundError:
         return "0"
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return an object of somebody's JSON, empty when it is none."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def strings(value: object) -> list[str]:

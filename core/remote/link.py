@@ -20,7 +20,8 @@ from typing import Any, Final
 from core.clock import Clock
 from core.model.connection import Connection, ConnectionState
 from core.model.errors import Forbidden, Invalid, SwitchboardError, Unauthorized, Unavailable
-from core.remote.hello import DEFAULT_TICK, Hello, HelloRequest, mapping
+from core.model.json_codec import mapping
+from core.remote.hello import DEFAULT_TICK, Hello, HelloRequest
 from core.remote.refusal import SLOW_SECONDS, GatewayRefused, RequestNotTaken, not_understood, refused_by, unreachable
 from core.tasks import Tasks, racing
 from core.wire.errors import from_wire

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from core.model.errors import Forbidden, SwitchboardError, Unauthorized, Unavailable
+from core.model.json_codec import mapping
 from core.model.keys import quoted
-from core.remote.hello import mapping
 
 MOST_WORDS: Final = 300
 """Characters of a gateway's own reason that are told."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from core.model.errors import Conflict, Forbidden, Invalid, NotFound, SwitchboardError, Unauthorized, Unavailable
+from core.model.json_codec import mapping
 from core.rules.policy import DEFAULT_CONTROL, OVERRIDE_CONTROL
 
 RETRY_AFTER_MS: Final = 1000
@@ -109,8 +110,8 @@ def missing_scope(scope: str) -> dict[str, Any]:
 
 def from_wire(error: object) -> SwitchboardError:
     """Return the error that a refused request stands for, whatever a gateway sends."""
-    wire = _mapping(error)
-    details = _mapping(wire.get("details"))
+    wire = mapping(error)
+    details = mapping(wire.get("details"))
     code, kind = wire.get("code"), details.get("code")
     said = _sentence(details.get("reason")) if kind == SEND_POLICY_DENIED else ""
     message = said or _sentence(wire.get("message")) or "the gateway refused it without saying why"
@@ -146,10 +147,6 @@ def _row(error: SwitchboardError) -> _Row:
 
 def _is_send_policy(control: str) -> bool:
     return control in {OVERRIDE_CONTROL, DEFAULT_CONTROL} or control.startswith("session.sendPolicy.rules[")
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _sentence(value: object) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from core.model.errors import SwitchboardError, Unavailable
 from core.model.events import ConnectionChanged, Cursor
-from core.remote.hello import mapping
+from core.model.json_codec import mapping
 from core.remote.link import Link
 from core.remote.native.feed import RemoteFeed, Wish
 from core.tasks import Tasks

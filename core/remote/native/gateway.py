@@ -11,8 +11,9 @@ from functools import partial
 from core.gateway import Action, NativeTool
 from core.model.connection import Connection
 from core.model.events import ConnectionChanged, Cursor
+from core.model.json_codec import mapping
 from core.model.sessions import Session
-from core.remote.hello import Hello, mapping
+from core.remote.hello import Hello
 from core.remote.link import Link
 from core.remote.native.feed import RemoteFeed
 from core.remote.native.feeds import RemoteFeeds

@@ -13,10 +13,10 @@ from core.model.access import Caller, Scope
 from core.model.errors import Invalid, Unavailable
 from core.model.exchanges import Delivery, DeliveryState, Exchange
 from core.model.ids import new_id
+from core.model.json_codec import mapping
 from core.model.messages import Draft, Message
 from core.model.runs import Run, RunOutcome, RunRequest, RunTicket
 from core.model.sessions import HistoryPage, NewSession, SearchHit, Session, SessionPage, SessionPatch, SessionQuery
-from core.remote.hello import mapping
 from core.remote.link import Link
 from core.remote.refusal import RequestNotTaken
 from core.wire import port

@@ -15,11 +15,12 @@ from core.model.access import Scope
 from core.model.connection import Connection
 from core.model.errors import NotFound, SwitchboardError
 from core.model.events import ConnectionChanged, Delta
+from core.model.json_codec import mapping
 from core.model.keys import quoted
 from core.model.runs import Run, RunState
 from core.model.sessions import Session
 from core.model.wrappers import unwrapped
-from core.remote.hello import Hello, mapping, strings
+from core.remote.hello import Hello, strings
 from core.remote.link import Link
 from core.remote.openclaw.features import Features
 from core.remote.openclaw.feed import OpenClawHub
@@ -88,11 +89,7 @@ class GatewayCache:
         return any(granted in _IMPLIED.get(scope, {scope}) for granted in hello.scopes)
 
     def find(self, ref: str, scope: Scope) -> Session:
-        """Return a session by key or id.
-
-        Raises:
-            NotFound: There is none in this scope.
-        """
+        """Return a session by key or id; raises `NotFound` when there is none in this scope."""
         session = self.index.by_ref(ref)
         if session is None or not self.index.sees(scope, session):
             raise NotFound(f"there is no session {quoted(ref)}")

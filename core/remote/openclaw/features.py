@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from core.model.errors import Forbidden, Invalid
-from core.remote.hello import mapping
+from core.model.json_codec import mapping
 from core.remote.link import ANSWER_SECONDS, Link
 from core.remote.refusal import RequestNotTaken
 

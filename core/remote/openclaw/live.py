@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from core.clock import Clock
 from core.model.events import Activity, Delta, RunChanged, ToolProgress
+from core.model.json_codec import mapping
 from core.model.runs import Run, RunState, bare_run
-from core.remote.hello import mapping
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.rows import PREVIEW_CHARS, last_words_of, text, words_of
 from core.tasks import Tasks

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from core.model.errors import Invalid
+from core.model.json_codec import mapping
 from core.model.keys import GLOBAL, MAIN, ChatType, Key, kind_of, parse
 from core.model.messages import INTER_SESSION, MAX_INT, Message, Provenance, read_content
 from core.model.runs import RunState
 from core.model.sessions import Override, Session
 from core.model.wrappers import unwrapped
-from core.remote.hello import mapping
 
 INTERNAL: Final = "internal"
 HIDDEN: Final = "(a message that this gateway does not show)"

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from core.model.json_codec import mapping
 from core.model.sessions import Override
-from core.remote.hello import mapping, strings
+from core.remote.hello import strings
 from core.remote.openclaw.rows import CHAT_TYPES, rows_of, text, whole
 from core.rules.limits import (
     AGENT_TOOLS_CONTROL,

@@ -9,7 +9,7 @@ from core.gateway import Gateway, NativeTool
 from core.model import json_codec
 from core.model.access import Caller, Operator
 from core.model.errors import Forbidden, Invalid, SwitchboardError, Unavailable
-from core.remote.hello import mapping
+from core.model.json_codec import mapping
 from core.remote.openclaw.cache import GatewayCache
 from core.remote.openclaw.rows import text
 from core.remote.profile import Profile, check_open
@@ -119,8 +119,7 @@ async def _invoke_over_http(
     Args:
         seconds: How long the answer may take.
 
-    Raises:
-        Unavailable: There is no answer, or none that can be read.
+    Raises `Unavailable` when there is no answer, or none that can be read.
     """
     import httpx
 

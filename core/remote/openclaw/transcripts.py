@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from core.model.errors import SwitchboardError
 from core.model.events import MessageAppended
+from core.model.json_codec import mapping
 from core.model.messages import Message
-from core.remote.hello import mapping
 from core.remote.openclaw.features import Features
 from core.remote.openclaw.feed import OpenClawHub
 from core.remote.openclaw.rows import hidden, place_of, read_message, text, whole

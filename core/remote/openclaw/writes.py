@@ -9,11 +9,12 @@ from core.model.commands import Command, parse_command
 from core.model.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 from core.model.exchanges import Delivery
 from core.model.ids import new_id
+from core.model.json_codec import mapping
 from core.model.keys import parse, quoted
 from core.model.messages import Draft, Message, text_of
 from core.model.runs import RunRequest, RunTicket
 from core.model.sessions import NewSession, Override, Session, SessionPatch
-from core.remote.hello import mapping, strings
+from core.remote.hello import strings
 from core.remote.openclaw.cache import LIST
 from core.remote.openclaw.reads import OpenClawReads
 from core.remote.openclaw.rows import text
@@ -234,8 +235,7 @@ class OpenClawWrites(OpenClawReads):
     def _target(self, request: RunRequest) -> Session | None:
         """Return the session that a message is for, None for one that it makes.
 
-        Raises:
-            NotFound: There is none, and the message may not make one.
+        Raises `NotFound` when there is none, and the message may not make one.
         """
         session = self._known.index.by_ref(request.target)
         if session is not None:
