@@ -44,8 +44,7 @@ _Files = Mapping[str, list[tuple[Path, str]]]
 def read_source(folder: Path, agent_id: str) -> Source:
     """Return the sessions of a folder that holds `sessions.json` and transcripts.
 
-    Raises:
-        Unavailable: The index or the folder cannot be read.
+    Raises `Unavailable` when the index or the folder cannot be read.
     """
     notes = Notes()
     index = _read_index(folder / INDEX)

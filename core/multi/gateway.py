@@ -230,11 +230,7 @@ class MultiGateway(DelegatingGateway):
     _writes = _reads
 
     async def start_run(self, request: RunRequest, caller: Caller) -> RunTicket:
-        """Accept a message for a session.
-
-        Raises:
-            Forbidden: It comes from a session of another gateway.
-        """
+        """Accept a message for a session; raises `Forbidden` when it comes from a session of another gateway."""
         source = request.provenance.source_session_key if request.provenance is not None else None
         target = request.spawn.requester if request.spawn is not None else request.target
         return await self._members[self._one_of(_key_of(caller), source, target)].start_run(request, caller)
@@ -255,11 +251,7 @@ class MultiGateway(DelegatingGateway):
             yield Reloaded(name)
 
     def _one_of(self, *refs: str | None) -> str:
-        """Return the gateway that all of these belong to.
-
-        Raises:
-            Forbidden: They belong to several.
-        """
+        """Return the gateway that all of these belong to; raises `Forbidden` when they belong to several."""
         given = [ref for ref in refs if ref is not None]
         named = [self.owner(ref) for ref in given if split(ref)[0] in self._members]
         bare = len(named) < len(given) and "" in self._members

@@ -36,8 +36,7 @@ def connect(profile: Profile, state: Path, clock: Clock) -> "RemoteGateway":
     Args:
         state: Directory of this machine, with the device's key and the tokens that gateways gave it.
 
-    Raises:
-        Invalid: The address cannot be meant, or would send what is secret in the open.
+    Raises `Invalid` when the address cannot be meant, or would send what is secret in the open.
     """
     check_open(profile)
     passport = ProfilePassport(profile, state)

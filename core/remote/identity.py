@@ -67,8 +67,7 @@ def sign(state: Path, claim: Claim, token: str) -> dict[str, Any]:
 def load_device(state: Path) -> DeviceIdentity:
     """Return this device's key, made at the first call; several processes at once get the same one.
 
-    Raises:
-        Unavailable: The key's file cannot be read or written, or holds something else.
+    Raises `Unavailable` when the key's file cannot be read or written, or holds something else.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

@@ -76,8 +76,7 @@ class Profile:
     def origin(self) -> Origin:
         """What the profile's credentials belong to.
 
-        Raises:
-            Invalid: The URL cannot be meant, or would send what is secret in the open.
+        Raises `Invalid` when the URL cannot be meant, or would send what is secret in the open.
         """
         return parse_url(self.url)[0]
 
@@ -85,8 +84,7 @@ class Profile:
 def parse_url(url: str) -> tuple[Origin, str]:
     """Return origin and WebSocket URL of a gateway.
 
-    Raises:
-        Invalid: The URL cannot be meant, or holds what does not belong into one.
+    Raises `Invalid` when the URL cannot be meant, or holds what does not belong into one.
     """
     shown = quoted(url.partition("?")[0].rpartition("@")[2])  # what may be a secret is not repeated
     try:
@@ -106,8 +104,7 @@ def parse_url(url: str) -> tuple[Origin, str]:
 def check_open(profile: Profile) -> None:
     """Refuse to reach a gateway elsewhere without TLS, unless that was asked for.
 
-    Raises:
-        Invalid: It is not on this machine, and nothing says that it may be.
+    Raises `Invalid` when it is not on this machine, and nothing says that it may be.
     """
     origin = profile.origin
     if not origin.secure and not origin.loopback and not profile.insecure:

@@ -108,8 +108,7 @@ class Auth:
         Args:
             peer: The address it comes from; wrong tokens are counted for each network alone, and for all together.
 
-        Raises:
-            TokenRefused: The token is missing or wrong, or wrong once more after too many wrong ones.
+        Raises `TokenRefused` when the token is missing or wrong, or wrong once more after too many wrong ones.
         """
         if not token:
             raise TokenRefused("the gateway token is missing: send it as `Authorization: Bearer TOKEN`", "missing")
@@ -209,8 +208,7 @@ class Sites:
             origin: Its Origin header; browsers send it.
             reached_at: The address of this machine on which the request came in.
 
-        Raises:
-            Forbidden: The Host is not one of this gateway's names, or the Origin is not allowed.
+        Raises `Forbidden` when the Host is not one of this gateway's names, or the Origin is not allowed.
         """
         name = _host_name(host or "")
         if name not in _LOCAL_NAMES and name not in self.hosts and (not name or name != reached_at):

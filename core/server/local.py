@@ -74,8 +74,7 @@ class SocketListener:
 async def listen(context: ServerContext, state: Path) -> SocketListener:
     """Answer on the socket of a state directory that this process owns.
 
-    Raises:
-        OSError: The directory cannot be written.
+    Raises `OSError` when the directory cannot be written.
     """
     listener = SocketListener(context, state)
     await listener.open()

@@ -42,8 +42,7 @@ async def agent_acting(gateway: Gateway, caller: Caller) -> str:
 def canonical(gateway: Gateway, caller: Caller, text: str) -> str:
     """Return the canonical key that a caller means; a session id comes back unchanged.
 
-    Raises:
-        Invalid: The key is malformed or reserved.
+    Raises `Invalid` when the key is malformed or reserved.
     """
     return gateway.rules.resolve(text, gateway.rules.agent_of(caller))
 

@@ -60,11 +60,7 @@ class Codec(Generic[T]):
     numeric: bool = False
 
     def read(self, data: object) -> T:
-        """Return the value of what JSON gave.
-
-        Raises:
-            Invalid: It is of another type, or holds a wrong value.
-        """
+        """Return the value of what JSON gave; raises `Invalid` when it is of another type, or holds a wrong value."""
         if type(data) not in self.types:
             raise _wrong("the value", data, self)
         if self.numeric and data is not None and not -MAX_INT <= cast("float", data) <= MAX_INT:
@@ -335,8 +331,7 @@ def read_events(data: object) -> list[Event]:
 
     One that is wrong is left out, so that it does not take the others with it.
 
-    Raises:
-        Invalid: It is no list.
+    Raises `Invalid` when it is no list.
     """
     if not isinstance(data, list):
         raise Invalid("the events are no list")

@@ -88,8 +88,7 @@ Frame = Request | Response | EventFrame
 def encode(value: object) -> str:
     """Return JSON text that UTF-8 can carry; `RawJson` as it is.
 
-    Raises:
-        Invalid: It holds a number that JSON has not, or is too deep.
+    Raises `Invalid` when it holds a number that JSON has not, or is too deep.
     """
     return value.text if isinstance(value, RawJson) else json_codec.encode(value)
 
@@ -124,8 +123,7 @@ def parse(text: str, *, asked: bool = False) -> Frame | None:
         asked: It comes from a gateway that we asked: a number in it that JSON has not becomes null, and the answer is
             read.
 
-    Raises:
-        BadFrame: It is JSON, or nearly JSON with an `id`, and no frame.
+    Raises `BadFrame` when it is JSON, or nearly JSON with an `id`, and no frame.
     """
     try:
         data = json_codec.heal(text) if asked else json_codec.decode(text)

@@ -14,8 +14,7 @@ SOCKET_NAME: Final = "owner.sock"
 def reaching(state: Path) -> Generator[str]:
     """Give a path to the socket that a socket call takes: those are cut at 108 bytes, a state directory may be longer.
 
-    Raises:
-        OSError: There is no such directory.
+    Raises `OSError` when there is no such directory.
     """
     if not sys.platform.startswith("linux"):
         yield str(state / SOCKET_NAME)

@@ -88,8 +88,7 @@ class Call:
     def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Read the parameters; those that are not known are passed over.
 
-        Raises:
-            Invalid: One is missing or wrong.
+        Raises `Invalid` when one is missing or wrong.
         """
         lacking = self.required - params.keys()
         if lacking:

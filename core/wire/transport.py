@@ -33,16 +33,14 @@ class Transport(Protocol):
     async def receive(self) -> str | None:
         """Wait for the next frame; None when the connection has ended. Cancelling it loses nothing.
 
-        Raises:
-            FrameTooLong: The peer sends more than a frame may hold.
+        Raises `FrameTooLong` when the peer sends more than a frame may hold.
         """
         ...
 
     async def send(self, text: str) -> None:
         """Send a frame; waits while the peer does not read.
 
-        Raises:
-            Unavailable: The connection has ended.
+        Raises `Unavailable` when the connection has ended.
         """
         ...
 

@@ -21,18 +21,13 @@ HANDSHAKE_SECONDS: Final = 3.0
 async def attach(state: Path, clock: Clock | None = None) -> NativeGateway:
     """Return the gateway of whoever owns a state directory; it is reached again when the owner is another one.
 
-    Raises:
-        Unavailable: Nobody answers there.
+    Raises `Unavailable` when nobody answers there.
     """
     return await NativeGateway.open(_link(state, HelloRequest(caps=(NATIVE,)), clock or SystemClock()))
 
 
 async def dial(state: Path) -> Transport:
-    """Connect to the owner of a state directory.
-
-    Raises:
-        OSError: Nobody answers there.
-    """
+    """Connect to the owner of a state directory; raises `OSError` when nobody answers there."""
     with reaching(state) as path:
         reader, writer = await asyncio.open_unix_connection(path)
     return LineTransport(reader, writer, peer="owner", trusted=True)
@@ -42,8 +37,7 @@ async def dial(state: Path) -> Transport:
 async def asking(state: Path) -> AsyncGenerator[Link]:
     """Give a connection to the owner of a state directory, for methods that the port does not have.
 
-    Raises:
-        Unavailable: Nobody answers there.
+    Raises `Unavailable` when nobody answers there.
     """
     link = _link(state, HelloRequest(), SystemClock())
     try:

@@ -71,8 +71,7 @@ class OpenClawReads:
     ) -> list[SearchHit]:
         """Return messages that hold the words; of one session when `key` is given.
 
-        Raises:
-            Unavailable: This gateway cannot search all sessions.
+        Raises `Unavailable` when this gateway cannot search all sessions.
         """
         if key is not None:
             page = await self.history(key, scope, limit=search.READ)

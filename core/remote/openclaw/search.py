@@ -44,8 +44,7 @@ async def search_all(features: Features, query: str, keys: Keys, default: str) -
         keys: Of the sessions of each agent.
         default: The gateway's default agent.
 
-    Raises:
-        Unavailable: It cannot search.
+    Raises `Unavailable` when it cannot search.
     """
     asked = {"query": query, "limit": MOST}
     if features.takes(METHOD, "scope"):

@@ -49,8 +49,7 @@ class FrameSender:
         Args:
             payload: JSON-able, or `RawJson`.
 
-        Raises:
-            Unavailable: The client reads too slowly, or is gone.
+        Raises `Unavailable` when the client reads too slowly, or is gone.
         """
         text = encode(payload)
         with self._room(len(text)):

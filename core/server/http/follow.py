@@ -101,8 +101,7 @@ class Follow:
             last_event_id: The place that the client saw last, None at its first time; one that is not of this session
                 counts for nothing.
 
-        Raises:
-            NotFound: There is no such session.
+        Raises `NotFound` when there is no such session.
         """
         self._key = (await self.context.gateway.get_session(self.ref, ALL)).key
         self._feed = self.context.gateway.subscribe()

@@ -31,8 +31,7 @@ async def history(context: ServerContext, encoder: Encoder, request: Request) ->
     Args:
         encoder: Shared by all who follow.
 
-    Raises:
-        SwitchboardError: The session does not exist, or the query or the token is wrong.
+    Raises `SwitchboardError` when the session does not exist, or the query or the token is wrong.
     """
     await admit(context, request, READ)
     query, guest = request.query_params, guest_of(request)

@@ -64,8 +64,7 @@ class Place:
     def check(self, *, has_token: bool) -> None:
         """Refuse what would give the sessions to the network.
 
-        Raises:
-            Invalid: It is reachable from elsewhere and has no token, or sends it in the clear.
+        Raises `Invalid` when it is reachable from elsewhere and has no token, or sends it in the clear.
         """
         if is_loopback(self.host):
             return
@@ -88,9 +87,7 @@ class Door:
         place: Where it is.
         port: The real one.
 
-    Raises:
-        Unavailable: The port cannot be had.
-        Invalid: The certificate cannot be used.
+    Raises `Unavailable` when the port cannot be had, `Invalid` when the certificate cannot be used.
     """
 
     def __init__(self, place: Place) -> None:

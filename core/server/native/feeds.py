@@ -49,8 +49,7 @@ class Feeds:
         Args:
             turn: Stands in each batch, so that the client knows which beginning it belongs to.
 
-        Raises:
-            Invalid: The conversation has too many.
+        Raises `Invalid` when the conversation has too many.
         """
         self.end(name)
         if len(self._open) >= MAX_FEEDS:
@@ -63,9 +62,7 @@ class Feeds:
     def watch(self, name: str, keys: Collection[str], *, every: bool) -> None:
         """Have a feed watch these sessions and no others.
 
-        Raises:
-            NotFound: There is no such feed.
-            Invalid: They are too many.
+        Raises `NotFound` when there is no such feed, `Invalid` when they are too many.
         """
         pump = self._open.get(name)
         if pump is None:

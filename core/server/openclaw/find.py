@@ -19,9 +19,7 @@ async def key_of(client: Client, text: str, agent_id: str | None = None) -> str:
     Args:
         agent_id: Whose session a short form such as `main` is, None for the default agent.
 
-    Raises:
-        Invalid: The key is malformed.
-        NotFound: There is none.
+    Raises `Invalid` when the key is malformed, `NotFound` when there is none.
     """
     rules = client.gateway.rules
     key = rules.resolve(text, agent_id)
@@ -35,8 +33,7 @@ async def found_key(client: Client, text: str, agent_id: str | None = None) -> s
 
     A bare key (`foo`, `acp-bridge:x`) that no session has is `agent:<agentId>:<key>`, as clients of OpenClaw expect.
 
-    Raises:
-        Invalid: The key is malformed or reserved.
+    Raises `Invalid` when the key is malformed or reserved.
     """
     rules = client.gateway.rules
     ref = rules.resolve(text, agent_id)
