@@ -190,9 +190,7 @@ def _certificates() -> "ssl.SSLContext":
 class _PassingFailure(Exception):
     """A failure that may be over in a moment; the message is the sentence for when it is not.
 
-    Attributes:
-        hint: What to do when it is not over after several attempts.
-        retry_after: The header of that name, empty when there is none.
+    `hint` says what to do after several attempts; `retry_after` is the header of that name, empty when there is none.
     """
 
     def __init__(self, sentence: str, hint: str = "try again later", *, retry_after: str = "") -> None:

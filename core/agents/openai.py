@@ -59,11 +59,7 @@ def request_body(ask: Ask) -> dict[str, Any]:
         body["tools"] = [
             {
                 "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": dict(tool.parameters),
-                },
+                "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
             }
             for tool in ask.tools
         ]

@@ -66,8 +66,7 @@ class ThinkingDelta:
 class Reply:
     """A finished message of the model: with tool calls it asks for them, without it is the last word.
 
-    Attributes:
-        stop_reason: `stop`, `toolUse` or `length`.
+    `stop_reason` is `stop`, `toolUse` or `length`.
     """
 
     content: tuple[Block, ...]

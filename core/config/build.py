@@ -45,9 +45,7 @@ _DEFAULT_URLS: Mapping[ModelApi, str] = {
 class Misfit(Exception):
     """A value of the file that contradicts the rest of it; `load` adds file and line.
 
-    Attributes:
-        path: Where the value stands.
-        problem: What is wrong with it, to be read after the path.
+    `path` is where the value stands, `problem` what is wrong with it, to be read after the path.
     """
 
     def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
@@ -66,9 +64,8 @@ class _Listed(NamedTuple):
 def build(file: ConfigFile, environment: Mapping[str, str], *, notices: list[str], config: Path | None) -> Settings:
     """Combine file and environment; the environment wins.
 
-    Raises:
-        Misfit: Two settings of the file contradict each other, or one names what does not exist.
-        Invalid: The environment cannot be meant.
+    `Misfit`: two settings of the file contradict each other, or one names what does not exist. `Invalid`: the
+    environment cannot be meant.
     """
     origins: list[tuple[str, str, str]] = []
     models = _models(file, notices)

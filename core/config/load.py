@@ -31,9 +31,8 @@ _SECRET_FIELDS: Final = frozenset({"apiKey", "token", "readOnlyToken", "literal"
 def load(places: Places, environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the configuration and the environment into settings.
 
-    Raises:
-        Invalid: Others may write the file, or it is missing though it was named, cannot be read or parsed, or holds a
-            wrong value or a name that nearly is one of ours.
+    `Invalid` when others may write the file, or it is missing though it was named, cannot be read or parsed, or holds a
+    wrong value or a name that nearly is one of ours.
     """
     with contextlib.suppress(OSError):  # there is no such folder
         # root may own it, and the folder for everybody's temporary files hold it

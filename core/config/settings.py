@@ -24,9 +24,7 @@ THINKING_LEVELS: Final = ("off", "minimal", "low", "medium", "high")
 class Secret:
     """A key that is read when it is needed and never shown.
 
-    Attributes:
-        where: `env` and `file` name the place, `literal` holds the value itself.
-        what: What it is, for the sentence that says it is not there.
+    `env` and `file` name the place, `literal` holds the value itself; `what` is for the sentence that it is not there.
     """
 
     where: Literal["env", "file", "literal"]

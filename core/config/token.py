@@ -17,9 +17,7 @@ _BYTES: Final = 32
 class GatewayToken(NamedTuple):
     """A gateway's token.
 
-    Attributes:
-        is_new: It was made just now.
-        was_empty: In the place of an empty file, which a full disk may have left.
+    `is_new`: made just now; `was_empty`: in the place of an empty file, which a full disk may have left.
     """
 
     value: str

@@ -22,9 +22,8 @@ class Operator:
 class SessionCaller:
     """An agent acting inside a session: it has that session's rights and no others.
 
-    Attributes:
-        run_id: The run in which it acts, None for a client that acts as the session from outside.
-        agent_id: The agent that the session's row names; None until that has been looked up (`RuleSet.owner_of`).
+    `run_id` is None for a client that acts as the session from outside. `agent_id`, which the session's row names, is
+    None until that has been looked up (`RuleSet.owner_of`).
     """
 
     key: str

@@ -94,8 +94,7 @@ class Delta(NamedTuple):
 class ToolProgress(NamedTuple):
     """A tool of a running reply in a watched session started or is at work.
 
-    Attributes:
-        note: What it says of its progress, at most 200 characters; empty at the start.
+    `note` is what it says of its progress, at most 200 characters; empty at the start.
     """
 
     key: str
@@ -119,9 +118,8 @@ class Activity(NamedTuple):
 class Configured(NamedTuple):
     """The configuration was read again.
 
-    Attributes:
-        notice: Why the new one cannot be used and the old one stays, in one sentence; empty when it is in use.
-        gateway: Whose configuration, where several are shown as one.
+    `notice` is why the new one cannot be used and the old one stays, in one sentence; empty when it is in use.
+    `gateway` says whose configuration, where several are shown as one.
     """
 
     notice: str

@@ -163,8 +163,7 @@ def resolve(text: str, agent_id: str, *, global_agent: str | None = None) -> str
 def shown(key: str, agent_id: str | None) -> str:
     """Return the key as a row shows it to a caller of that agent: its own main session is `main` (K1).
 
-    Args:
-        agent_id: None where `session.scope` is "global": the one session is `main` already, and no other (K5).
+    No agent where `session.scope` is "global": the one session is `main` already, and no other (K5).
     """
     return MAIN if agent_id is not None and key == main_key(agent_id) else key
 

@@ -186,9 +186,7 @@ class HistoryPage:
 class SearchHit:
     """One message that matches a search.
 
-    Attributes:
-        snippet: The words around the first match, at most 160 characters.
-        spans: Start and end of each match in the snippet.
+    `snippet` has the words around the first match, at most 160 characters; `spans`, start and end of each match in it.
     """
 
     key: str
@@ -228,8 +226,7 @@ def unsearched(hits: list[SearchHit]) -> tuple[Unsearched, ...]:
 class SessionPatch:
     """What to change of a session; a field that is not named stays as it is.
 
-    Attributes:
-        fields: Any of `label`, `model`, `thinkingLevel`, `verboseLevel`, `sendPolicy`; None clears one.
+    Named are any of `label`, `model`, `thinkingLevel`, `verboseLevel`, `sendPolicy`; None clears one.
     """
 
     fields: dict[str, str | None]

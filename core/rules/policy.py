@@ -13,8 +13,7 @@ DEFAULT_CONTROL = "session.sendPolicy.default"
 class Match:
     """What a rule applies to; a field that is None matches everything.
 
-    Attributes:
-        key_prefix: Start of the key, in full or without its `agent:<agentId>:`, in any case.
+    `key_prefix` is the start of the key, in full or without its `agent:<agentId>:`, in any case.
     """
 
     channel: str | None = None
@@ -61,9 +60,8 @@ class SendPolicy:
 class PolicyDecision:
     """The effective send policy of one session, and why (P5).
 
-    Attributes:
-        decided_by: Names of the controls that decided; several when several rules deny.
-        reason: The same for people: `override`, `default` or `rule 1: discord · group`.
+    `decided_by` names the controls that decided, several when several rules deny; `reason` is the same for people:
+    `override`, `default` or `rule 1: discord · group`.
     """
 
     effective: Override

@@ -19,8 +19,7 @@ AGENT_TO_AGENT_CONTROL = "tools.agentToAgent"
 class AgentToAgent:
     """`tools.agentToAgent`: which agents may reach each other's sessions (V2).
 
-    Attributes:
-        allow: Agent ids or patterns; both ends must match. None means any agent.
+    `allow` has agent ids or patterns; both ends must match. None means any agent.
     """
 
     enabled: bool = False

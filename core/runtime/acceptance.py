@@ -144,9 +144,8 @@ def root_of(tx: Tx, caller: Caller) -> str | None:
 def current(db: Db, ref: str, caller: Caller, settings: Settings) -> Session:
     """Return the session that a mutation means.
 
-    Raises:
-        NotFound: There is none that this caller may see.
-        Conflict: The reference is the id of a transcript that a reset has ended since the caller looked at it.
+    `NotFound` when this caller may see none; `Conflict` when the reference is the id of a transcript that a reset has
+    ended since the caller looked at it.
     """
     session = sessions.named(db, ref, settings.rules.grant(identified(db, caller)).scope)
     if ref not in {session.key, session.session_id}:

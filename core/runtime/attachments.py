@@ -53,8 +53,7 @@ class CheckedFile:
 def check(attachments: Sequence[Attachment], mount_path: str | None) -> tuple[CheckedFile, ...]:
     """Decode the files and refuse them all when one of them cannot be.
 
-    Raises:
-        Invalid: There are too many, they are too large, or a name, a type, a mount path or a content is not possible.
+    `Invalid`: there are too many, they are too large, or a name, type, mount path or content is not possible.
     """
     if len(attachments) > MAX_FILES:
         raise Invalid(f"{len(attachments)} attachments are too many: give at most {MAX_FILES}")

@@ -36,12 +36,7 @@ class Following:
         owner: The owner's port while it answers, else None.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        hub: EventHub,
-        publish: Callable[[list[DurableEvent]], None],
-    ) -> None:
+    def __init__(self, store: Store, hub: EventHub, publish: Callable[[list[DurableEvent]], None]) -> None:
         self.owner: Gateway | None = None
         self._store = store
         self._hub = hub

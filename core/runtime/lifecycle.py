@@ -14,9 +14,8 @@ from core.store.database import Tx
 def create(tx: Tx, new: NewSession, settings: Settings) -> Session:
     """Make a session, or return the one that has its key already, as it is.
 
-    Raises:
-        Invalid: The key is malformed or reserved, or another session has the label.
-        NotFound: There is no such agent, model or parent, or the key is one that only a spawn makes.
+    `Invalid`: the key is malformed or reserved, or another session has the label. `NotFound`: there is no such agent,
+    model or parent, or the key is one that only a spawn makes.
     """
     key, generated = _key(new, settings)
     known = sessions.by_key(tx.db, key)
@@ -47,9 +46,8 @@ def create(tx: Tx, new: NewSession, settings: Settings) -> Session:
 def override(tx: Tx, text: str, change: SessionPatch, settings: Settings) -> Session:
     """Let an override of the send policy wait for the session of a key; return that session to be (P5).
 
-    Raises:
-        Invalid: The key is malformed, or no message makes its session; or the value is not known.
-        NotFound: It is no key in full.
+    `Invalid`: the key is malformed, or no message makes its session; or the value is not known. `NotFound`: it is no
+    key in full.
     """
     session = settings.rules.absent(text, {})
     if (known := sessions.by_key(tx.db, session.key)) is not None:  # made meanwhile
@@ -71,9 +69,8 @@ def override(tx: Tx, text: str, change: SessionPatch, settings: Settings) -> Ses
 def delete(tx: Tx, session: Session) -> list[str]:
     """Remove a session for good; return the ids of the transcripts it had.
 
-    Raises:
-        Invalid: It is the main session of an agent.
-        Conflict: A run or an exchange of the session is not over, or an announce of it is being sent.
+    `Invalid`: it is the main session of an agent. `Conflict`: a run or an exchange of it is not over, or an announce of
+    it is being sent.
     """
     key = session.key
     if session.kind == "main":

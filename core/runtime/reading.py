@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,27 +26,20 @@ INLINE_ROWS: Final = 200
 """Reads of up to that many rows run on the loop's own connection; longer ones on the reader thread."""
 
 
+@dataclass(eq=False, slots=True)
 class Reading:
     """The reads of a runtime; see `core.gateway.Reads`.
 
-    Args:
-        start_over: Set, except while a start is expected.
-        settings: Returns those of this process; None before the configuration was read.
+    Attributes:
+        _start_over: Set, except while a start is expected.
+        _settings: Returns those of this process; None before the configuration was read.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        waiters: Waiters,
-        following: Following,
-        start_over: asyncio.Event,
-        settings: "Callable[[], Settings | None]",
-    ) -> None:
-        self._store = store
-        self._waiters = waiters
-        self._following = following
-        self._start_over = start_over
-        self._settings = settings
+    _store: Store
+    _waiters: Waiters
+    _following: Following
+    _start_over: asyncio.Event
+    _settings: "Callable[[], Settings | None]"
 
     @property
     def rules(self) -> RuleSet:

@@ -26,12 +26,7 @@ _MOST: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a state directory.
-
-    Attributes:
-        command: What it runs as: `console`, `send`, …
-        started_at: ms since the Unix epoch.
-    """
+    """Who holds a state directory: what it runs as (`console`, `send`, …), since when in ms since the Unix epoch."""
 
     pid: int
     command: str

@@ -40,9 +40,7 @@ def system_prompt(
 ) -> str:
     """Return the system prompt of a run.
 
-    Args:
-        requester: The session that the last message came from, None when a person wrote it.
-        exchange: What the run is a step of, None for a run of its own.
+    The last message came from the `requester`, None when a person wrote it; the run is a step of `exchange`, if any.
     """
     parts = [agent.system_prompt] if agent.system_prompt else []
     parts.append(_WHO.format(agent=agent.name or agent.agent_id, key=session.key, channel=session.channel))

@@ -74,9 +74,8 @@ class Turns:
     async def run(self, run: Run, settings: Settings, stopped: Callable[[], End], waiting: Waiting) -> End:
         """Run a turn to its end; never raises, whatever the agent does.
 
-        Args:
-            stopped: Says how the run ends when its task is cancelled.
-            waiting: Gives the run's place to others while it only waits for another session.
+        `stopped` says how the run ends when its task is cancelled; `waiting` gives its place to others while it only
+        waits for another session.
         """
         live = self.live[run.key] = RunningReply(run.key, run.run_id, self._hub)
         spent = _Spent()
