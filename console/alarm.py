@@ -22,11 +22,9 @@ class Alarm:
         self._heard = {row.session.key: row.session.ended_at for row in rows if row.look == "failed"}
 
     def rings(self, rows: Iterable[Row], looked_at: Collection[str | None], now: float) -> bool:
-        """Take in rows that changed; whether one of them has failed and that must be heard.
+        """Take in rows that changed; whether one has failed and must be heard at `now`, in monotonic seconds.
 
-        Args:
-            looked_at: Keys of the sessions before the operator's eyes.
-            now: Monotonic seconds.
+        The operator has the sessions `looked_at` before the eyes.
         """
         new = [
             row.session

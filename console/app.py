@@ -156,9 +156,8 @@ class SwitchboardApp(Shell):
             keys = f"{position.key_of('write')} writes to {to}, {position.key_of('help')} shows the keys"
             screen.say(f"{what} does nothing here: {keys}", "warning")
         elif isinstance(screen, Page):
-            screen.say(
-                f"{what} does nothing here: {self.watch_screen.position.key_of('help')} shows the keys", "warning"
-            )
+            keys = f"{self.watch_screen.position.key_of('help')} shows the keys"
+            screen.say(f"{what} does nothing here: {keys}", "warning")
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Let no cursor blink (console#stillness)."""

@@ -26,11 +26,9 @@ PATIENCE_SECONDS: Final = 1.0
 
 @dataclass
 class Arrived(Message):
-    """Travels behind something typed, and tells when its way has ended.
+    """Travels behind something typed into `target`, and tells when its way has ended.
 
-    Attributes:
-        target: The widget it was typed into.
-        is_last: It also travelled behind what that widget had to say of it.
+    With `is_last` it also travelled behind what that widget had to say of it.
     """
 
     target: Widget

@@ -78,11 +78,8 @@ async def _tell(progress: Progress) -> None:
 
 def _print(report: ImportReport) -> None:
     print_line(f"from {report.directory}")
-    for count, words in (
-        (report.imported, "new"),
-        (report.extended, "with new messages"),
-        (report.unchanged, "unchanged"),
-    ):
+    counts = {"new": report.imported, "with new messages": report.extended, "unchanged": report.unchanged}
+    for words, count in counts.items():
         write_line(f"{count:>9,}  sessions {words}")
     write_line(f"{report.messages:>9,}  messages written, of {report.transcripts:,} new transcripts")
     for words, reason in report.skipped.reasons.items():

@@ -110,7 +110,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser() -> _Parser:
-    """Return the parser of all commands."""
     common = _Parser(add_help=False)
     common.add_argument("--state", type=_place, metavar="DIR", help="the state directory to work on")
     common.add_argument("--config", type=_place, metavar="FILE", help="the configuration file")

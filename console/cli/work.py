@@ -30,15 +30,10 @@ SKEW_MS: Final = 1000
 
 async def send(shot: OneShot, options: argparse.Namespace) -> int:
     """Send a message and print the reply."""
-    message = options.message
-    arguments = {
-        "sessionKey": options.key,
-        "message": message,
-        "timeoutSeconds": 0.0 if options.detach else options.timeout,
-    }
-    if options.detach and parse_command(message) is None:
-        return await _leave(shot, "sessions_send", arguments, options)
-    return await _stay(shot, "sessions_send", arguments, options)
+    timeout = 0.0 if options.detach else options.timeout
+    arguments = {"sessionKey": options.key, "message": options.message, "timeoutSeconds": timeout}
+    do = _leave if options.detach and parse_command(options.message) is None else _stay
+    return await do(shot, "sessions_send", arguments, options)
 
 
 async def spawn(shot: OneShot, options: argparse.Namespace) -> int:
@@ -52,9 +47,7 @@ async def spawn(shot: OneShot, options: argparse.Namespace) -> int:
         "runTimeoutSeconds": options.run_timeout,
         "attachments": [await asyncio.to_thread(_attachment, Path(name)) for name in options.attach],
     }
-    if options.detach:
-        return await _leave(shot, "sessions_spawn", arguments, options)
-    return await _stay(shot, "sessions_spawn", arguments, options)
+    return await (_leave if options.detach else _stay)(shot, "sessions_spawn", arguments, options)
 
 
 def _attachment(path: Path) -> dict[str, str]:

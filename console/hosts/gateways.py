@@ -83,18 +83,16 @@ class Gateways:
     Args:
         local: What runs here, or answers for the process that does; None when only others are worked on.
         kept: Connections that are open already; at first the sessions of all of these are shown.
-        directory: What else could be opened; None when there is nothing.
 
     Attributes:
+        directory: What else could be opened; None when there is nothing.
         shown: Those whose sessions are shown.
     """
 
-    def __init__(
-        self, local: Gateway | None, kept: Mapping[str, KeptGateway] | None = None, directory: Directory | None = None
-    ) -> None:
-        self.directory = directory
+    def __init__(self, local: Gateway | None, kept: Mapping[str, KeptGateway]) -> None:
+        self.directory: Directory | None = None
         self._local = local
-        self._kept: dict[str, KeptGateway] = dict(kept or {})
+        self._kept = dict(kept)
         self.shown = MultiGateway({**({"": local} if local is not None else {}), **self._kept})
 
     def entries(self) -> list[GatewayEntry]:

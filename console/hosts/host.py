@@ -239,7 +239,6 @@ class Host(BaseHost):
                 await self.runtime.store.clock.sleep(VAIN_SECONDS)
 
     async def _stop_following(self) -> None:
-        """Follow the owner no longer."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait((self._following,))

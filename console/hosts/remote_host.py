@@ -45,16 +45,13 @@ class RemoteHost(BaseHost):
 
     @property
     def gateway(self) -> "Gateway":
-        """The one gateway of a command."""
         return next(iter(self.kept.values()))
 
     @property
     def runner(self) -> str:
-        """Who runs the work, for a sentence."""
         return f"the gateway {next(iter(self.kept))}"
 
     async def profiles(self) -> "Profiles":
-        """Return the gateways that are known by name."""
         return self._profiles
 
     async def ready(self) -> None:

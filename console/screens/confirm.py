@@ -18,12 +18,10 @@ class Confirm(Dialog[str]):
         self._answers = answers
 
     def compose(self) -> ComposeResult:
-        """Put the question above its answers."""
         answers = "   ".join(f"{key}  {each}" for key, each in self._answers.items())
         yield framed(self._title, words(self._text), hint=f"{answers}   esc  go back")
 
     def on_key(self, event: events.Key) -> None:
-        """Take the answer."""
         if event.key in self._answers:
             event.stop()
             self.dismiss(event.key)

@@ -62,12 +62,10 @@ class ConnectScreen(Page):
         self.set_interval(1.0, self._show)
 
     def show_changes(self, changes: Changes) -> None:
-        """Draw what changed."""
         if changes.connections or changes.all:
             self._show()
 
     def why_not(self, action_id: str) -> str | None:
-        """Return why an action does not work now, None when it does."""
         current = self.list.current
         if action_id in {"back", "help"}:
             return None
@@ -85,16 +83,13 @@ class ConnectScreen(Page):
             self.dismiss(None)
 
     def do_toggle(self) -> None:
-        """Add a gateway to the list, or take it out."""
         self._done(self._gateways.toggle)
 
     def do_retry(self) -> None:
-        """Try to connect now."""
         self._done(self._gateways.retry)
         self.say(f"{self._current.title} is being tried")
 
     def do_disconnect(self) -> None:
-        """End a connection."""
         self.run_worker(self._disconnect(self._current.name), group="deeds")
 
     async def _disconnect(self, name: str) -> None:
@@ -126,11 +121,9 @@ class ConnectScreen(Page):
     @on(LineList.Moved)
     def _show(self) -> None:
         self.list.show(self._gateways.entries())
-        shown = sum(entry.shown for entry in self.list.items)
         about = "how each is reached, and whose sessions are shown"
-        self.title_line.show(
-            "GATEWAYS", about, f"{shown} of {self.list.count} in the list", focused=self.list.has_focus
-        )
+        number = f"{sum(entry.shown for entry in self.list.items)} of {self.list.count} in the list"
+        self.title_line.show("GATEWAYS", about, number, focused=self.list.has_focus)
         self.facts.show(self._facts(self.list.current))
         self.show_keys()
 
@@ -170,19 +163,15 @@ class _List(ItemList[GatewayEntry]):
         self._view_model = view_model
 
     def known_by(self, item: GatewayEntry) -> str:
-        """Return its name."""
         return item.name
 
     def height_of(self, index: int) -> int:
-        """Have a second line for a detail."""
         return 2 if self._detail(self.items[index]) else 1
 
     def nothing(self) -> tuple[str, ...]:
-        """Say how a gateway comes here."""
         return ("No gateway is known yet.", "`switchboard connect URL` pairs with one and stores it.")
 
     def row_lines(self, index: int, width: int) -> list[Words]:
-        """Return the one or two lines of a gateway."""
         entry, palette = self.items[index], palette_of(self)
         connection, muted = entry.connection, palette.style("muted")
         sign, state, colour, version = " ", "not connected", "muted", ""

@@ -94,14 +94,12 @@ class DeliveriesScreen(Page):
         self.set_interval(1.0, self._tick)
 
     def show_changes(self, changes: Changes) -> None:
-        """Draw what changed."""
         if changes.deliveries or changes.all:
             self._show()
         elif changes.rows & self.list.keys:
             self.list.refresh()
 
     def why_not(self, action_id: str) -> str | None:
-        """Return why an action does not work now, None when it does."""
         current = self.list.current
         if action_id not in {"open", "retry", "drop"}:
             return None
@@ -115,7 +113,6 @@ class DeliveriesScreen(Page):
         return self.view_model.gateway.refusal("deliver", current.key)
 
     def refused(self, action: Action) -> bool:
-        """Whether the gateway does not allow an action."""
         current = self.list.current
         key = current.key if current is not None else None
         return action.id in {"retry", "drop"} and self.view_model.gateway.refusal("deliver", key) is not None
@@ -123,11 +120,9 @@ class DeliveriesScreen(Page):
     # What the keys do
 
     def do_retry(self) -> None:
-        """Send it again."""
         self._do(self.shell.operations.retry, "retry", RETRY_UNKNOWN)
 
     def do_drop(self) -> None:
-        """Give it up."""
         self._do(self.shell.operations.drop, "drop", DROP_UNKNOWN)
 
     def _do(self, deed: Callable[[Delivery], Doing], word: str, question: str) -> None:
@@ -146,12 +141,10 @@ class DeliveriesScreen(Page):
         self.shell.push_screen(Confirm(f"{word}?", text, {"y": word}), answered)
 
     def do_open(self) -> None:
-        """Go to the session."""
         if self.list.current is not None:
             self.dismiss(self.list.current.key)
 
     def do_filter(self) -> None:
-        """Narrow the list."""
         self.add_class("-filtering")
         self._filter.focus()
 
@@ -197,7 +190,6 @@ class DeliveriesScreen(Page):
 
     @on(events.DescendantFocus)
     def _show_edges(self) -> None:
-        """Show the titles, and the keys of the field or of the list."""
         self.set_class(not self.list.total, "-empty")
         current, shown, total = self.list.current, self.list.count, self.list.total
         about = f"/{self._filter.value}" if self._filter.value else "newest first"
@@ -207,14 +199,13 @@ class DeliveriesScreen(Page):
         stuck = self.view_model.deliveries.stuck
         right = f"! {stuck} undelivered  {number}" if stuck else number
         self.title_line.show("DELIVERIES", about, right, focused=self.list.has_focus)
+        where = when = ""
         if current is not None:
             where = f"{self.view_model.book.name_of(current.key)} → {address_words(current)}"
-            account = f" as {current.account_id}" if current.account_id else ""
+            where += f" as {current.account_id}" if current.account_id else ""
             now = self.view_model.now_ms(current.key)
             when = f"recorded {ago(now - current.created_at)}, changed {ago(now - current.updated_at)}"
-            self._about.show("TEXT", where + account, when, focused=False)
-        else:
-            self._about.show("TEXT", "", "", focused=False)
+        self._about.show("TEXT", where, when, focused=False)
         self.show_keys([("↵", "to the list"), ("esc", "all deliveries")] if self._filter.has_focus else ())
 
     def _tick(self) -> None:
@@ -240,21 +231,17 @@ class _List(ItemList[Delivery]):
         self.show(shown, lost=0 if needle else None)
 
     def known_by(self, item: Delivery) -> str:
-        """Return its id."""
         return item.delivery_id
 
     def height_of(self, index: int) -> int:
-        """Have a second line for a reason."""
         return 2 if self.items[index].reason else 1
 
     def nothing(self) -> tuple[str, ...]:
-        """Say why there is none."""
         if self._needle:
             return ("No delivery holds these words.", "Esc shows all of them again.")
         return ("Nothing was announced yet.", "What exchanges and sub-agents announce on channels stands here.")
 
     def row_lines(self, index: int, width: int) -> list[Words]:
-        """Return the one or two lines of a delivery."""
         delivery, palette = self.items[index], palette_of(self)
         now = self._view_model.now_ms(delivery.key)
         colour, muted = palette.style(COLOURS[delivery.state]), palette.style("muted")

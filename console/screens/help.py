@@ -25,11 +25,9 @@ IN_TRANSCRIPTS: tuple[tuple[str, str], ...] = (
 
 
 class Help(Dialog[None]):
-    """Lists keys; those that do not work now say why.
+    """Lists keys with what they do, and why they do not work now, empty when they do.
 
-    Args:
-        entries: Key, what it does, and why it does not work now, empty when it does.
-        writing: There is a transcript and a composer, which have keys of their own.
+    With `writing` there is a transcript and a composer, which have keys of their own.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,q,f1", "leave", "close", show=False)]
@@ -41,7 +39,6 @@ class Help(Dialog[None]):
         self._keys = _Keys()
 
     def compose(self) -> ComposeResult:
-        """Put the list into a frame."""
         yield framed("keys", self._keys, hint="esc  close", classes="-tall")
 
     def on_mount(self) -> None:

@@ -91,7 +91,6 @@ class PolicyScreen(Page):
         self.call_after_refresh(self._show)
 
     def show_changes(self, changes: Changes) -> None:
-        """Draw what changed."""
         rows = self.view_model.book.rows
         touched = any(key in rows and rows[key].session.send_policy is not None for key in changes.rows)
         if changes.all or changes.gone or touched or changes.rows & {self._key, *self.facts.overridden}:
@@ -107,18 +106,13 @@ class PolicyScreen(Page):
             return self.facts.read(self._key)
 
     def refused(self, action: Action) -> bool:
-        """Whether the gateway does not allow an action."""
         return action.id == "policy" and self.view_model.gateway.refusal("policy", self.subject.key) is not None
 
     def why_not(self, action_id: str) -> str | None:
-        """Return why an action does not work now, None when it does."""
         subject = self.subject
         if action_id == "policy":
-            return (
-                self.view_model.gateway.refusal("policy", subject.key)
-                or ("" if subject.waits else subject.note)
-                or None
-            )
+            refusal = self.view_model.gateway.refusal("policy", subject.key)
+            return refusal or ("" if subject.waits else subject.note) or None
         if action_id == "open" and subject.row is None and self._pointed() is None:
             return subject.note
         if action_id == "next-pane" and self.has_class("-narrow"):
@@ -136,7 +130,6 @@ class PolicyScreen(Page):
             self.dismiss(self._key)
 
     def do_policy(self) -> None:
-        """Turn the send policy on."""
         self.run_deed(self._next_policy(self.subject.session))
 
     async def _next_policy(self, session: Session) -> Outcome:
@@ -147,19 +140,15 @@ class PolicyScreen(Page):
             self._show()
 
     def do_filter(self) -> None:
-        """Go to the field."""
         self._field.input.focus()
 
     def do_previous_session(self) -> None:
-        """Look at the previous session."""
         self._step(-1)
 
     def do_next_session(self) -> None:
-        """Look at the next session."""
         self._step(1)
 
     def do_next_pane(self) -> None:
-        """Go to the next column."""
         self.focus_next(Sheet)
 
     def do_back(self) -> None:
@@ -241,7 +230,6 @@ class PolicyScreen(Page):
     @on(LineList.Moved)
     @on(events.DescendantFocus)
     def _show_edges(self) -> None:
-        """Show the title, and the keys of the field or of the columns."""
         subject = self.subject
         words = counted(len(self.facts.overridden), "override")
         about = f"{subject.name}  {clean_line(subject.bare, 200)}" if subject.name != subject.bare else subject.name

@@ -37,7 +37,6 @@ class SearchDialog(Dialog[tuple[str, int]]):
         self._hits = _Hits(view_model)
 
     def compose(self) -> ComposeResult:
-        """Put the hits below the words."""
         content = self._input, words("", "error"), self._hits
         yield framed("search all transcripts", *content, hint="↑ ↓ move   ↵ go there   esc close", classes="-tall")
 

@@ -43,7 +43,6 @@ class SendDialog(Dialog[Order]):
         self._wait = Input(f"{given['timeoutSeconds']:g}", type="number", compact=True)
 
     def compose(self) -> ComposeResult:
-        """Put the fields into a frame."""
         fields = {
             "from: empty is you, the operator; a session makes it the requester": self._sender,
             "to: part of a name, or a full key; a new full key makes a new session": self._to,

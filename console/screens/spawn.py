@@ -47,7 +47,6 @@ class SpawnDialog(Dialog[Order]):
         self._models = ", ".join(model.ref for model in models)
 
     def compose(self) -> ComposeResult:
-        """Put the fields into a frame."""
         fields = {
             "task: all that the sub-agent will know": self._work,
             "for: the session that gets the result": self._requester,

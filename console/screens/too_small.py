@@ -37,7 +37,6 @@ class TooSmall(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,ctrl+c", "leave", "quit", show=False)]
 
     def compose(self) -> ComposeResult:
-        """Put the words over the whole screen."""
         yield Static()
 
     def on_resize(self, event: events.Resize) -> None:

@@ -24,7 +24,6 @@ class Viewer(Dialog[None]):
         self._lines = _Lines(text)
 
     def compose(self) -> ComposeResult:
-        """Put the text into a frame."""
         yield framed(self._title, self._lines, hint="j k ^d ^u g G  move   esc  close", classes="-tall -whole")
 
     def on_mount(self) -> None:

@@ -46,7 +46,6 @@ class Composer(Vertical):
         self.head = _Head()
 
     def compose(self) -> ComposeResult:
-        """Put the head above the field."""
         yield self.head
         yield self.field
 
@@ -147,7 +146,6 @@ class _Head(Widget):
         self._hints = list(completions(text)) if text.startswith("/") else []
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
-        """Draw the line."""
         palette, width = palette_of(self), self.size.width
         if self._hints:
             parts: Words = [(" ", Style())]

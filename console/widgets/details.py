@@ -31,7 +31,6 @@ class Details(Widget):
         self._view_model = view_model
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line."""
         palette, width = palette_of(self), self.size.width
         lines = self._lines(self.row) if self.row is not None else []
         if y >= len(lines):

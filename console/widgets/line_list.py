@@ -107,7 +107,6 @@ class LineList(Lines, can_focus=True):
             self.post_message(self.Moved(self))
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line of the screen."""
         palette = palette_of(self)
         width = self.size.width
         base = self.base
@@ -142,11 +141,9 @@ class LineList(Lines, can_focus=True):
             self.move_to(max(self.cursor + step, self._heights.at(line), key=lambda index: step * index))
 
     def action_first(self) -> None:
-        """Move to the first row."""
         self.move_to(0)
 
     def action_last(self) -> None:
-        """Move to the last row."""
         self.move_to(self.count - 1)
 
     def action_choose(self) -> None:
@@ -165,7 +162,6 @@ class LineList(Lines, can_focus=True):
     @on(events.Focus)
     @on(events.Blur)
     def _mark_cursor(self) -> None:
-        """Show whether the cursor takes keys."""
         if self.count:
             self.refresh_row(self.cursor)
 

@@ -44,7 +44,6 @@ class SessionField(Vertical):
         self.matches = _Matches()
 
     def compose(self) -> ComposeResult:
-        """Put the matches below the input."""
         yield self.input
         yield self.matches
 

@@ -23,10 +23,8 @@ PLACE_CELLS = 10
 class SessionList(LineList):
     """The rows of a book; the cursor stays on its session when rows move.
 
-    What is known of a session may have changed while its gateway is not reached: then its row is muted.
-
-    Attributes:
-        why_empty: Two lines that stand there while there is no row to show.
+    What is known of a session may have changed while its gateway is not reached: then its row is muted. While there is
+    no row to show, the two lines of `why_empty` stand there.
     """
 
     HELP = "Every session. The order is held for 3 s after the cursor has moved."
@@ -107,11 +105,9 @@ class SessionList(LineList):
             self.refresh_row(index)
 
     def nothing(self) -> tuple[str, ...]:
-        """Say why no session is shown."""
         return self.why_empty
 
     def row_lines(self, index: int, width: int) -> list[Words]:
-        """Return the one or two lines of a session."""
         placed = self._placed[index]
         row = self._book.rows.get(placed.key)
         if row is None:

@@ -44,7 +44,6 @@ class Sheet(ItemList[Fact]):
         super().on_resize()
 
     def row_lines(self, index: int, width: int) -> list[Words]:
-        """Return the lines of a fact."""
         fact, palette = self.items[index], palette_of(self)
         if fact.heading:
             title = [(fact.text, palette.style("text", bold=True)), (f"  {fact.label}", palette.style("muted"))]

@@ -55,15 +55,12 @@ class SpawnTree(LineList):
             self.refresh()
 
     def row_lines(self, index: int, width: int) -> list[Words]:
-        """Return the line of a sub-agent."""
         depth, key = self._rows[index]
         row = self._book.rows.get(key)
         if row is None:
             return []
         palette, done = palette_of(self), self._ended(row)
-        look = row.look
-        if done is not None:
-            look = "failed" if done.state in FAILED else "done"
+        look = row.look if done is None else "failed" if done.state in FAILED else "done"
         columns = self._columns(row, done, wide=width >= WIDE)
         room = width - 2 * depth - 2 - len(columns)
         return [

@@ -143,13 +143,11 @@ class BottomBar(Widget):
     def show(self, keys: Keys, fixed: Keys, refused: Keys = ()) -> None:
         """Show keys with their titles; the fixed ones stand on the right and are never left out.
 
-        Args:
-            refused: Those of the keys that the gateway does not allow; pressing one says why.
+        Pressing one that is `refused`, since the gateway does not allow it, says why.
         """
         self._shown = keys, fixed, refused
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
-        """Draw the bar."""
         width, (keys, fixed, refused) = self.size.width, self._shown
         right = self._drawn(fixed)
         room = width - _length(right) - 3
@@ -182,7 +180,6 @@ class TitleLine(Widget):
         self._shown = title, about, right, focused
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line only
-        """Draw the title."""
         palette, width = palette_of(self), self.size.width
         title, about, right, focused = self._shown
         left: Words = [

@@ -44,7 +44,6 @@ class TranscriptPane(Vertical):
         self.composer: Composer | None = None
 
     def compose(self) -> ComposeResult:
-        """Put the header above the transcript."""
         yield self.header
         yield self.view
 
@@ -130,7 +129,6 @@ class _Header(Widget):
         self.set_class(bool(exchange), "-exchange")
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line."""
         width = self.size.width
         palette = palette_of(self)
         if y == 2 and self._exchange and self.size.height > 2:

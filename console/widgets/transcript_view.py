@@ -208,7 +208,6 @@ class TranscriptView(Lines, can_focus=True):
     # Drawing
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line of the screen."""
         width, base = self.size.width, self.base
         y += self.scroll_offset.y
         transcript = self.transcript
@@ -248,7 +247,6 @@ class TranscriptView(Lines, can_focus=True):
     @on(events.Focus)
     @on(events.Blur)
     def _mark_cursor(self) -> None:
-        """Show the cursor while the keys go here."""
         self.refresh()
 
     def tick(self) -> None:

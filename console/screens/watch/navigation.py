@@ -15,18 +15,15 @@ class Navigation(Duty):
         self._open_sessions = open_sessions
 
     def do_open(self) -> None:
-        """Go into the transcript."""
         if self._position.row is None:
             self._open_sessions.write()
         else:
             self._open_sessions.enter()
 
     def do_write(self) -> None:
-        """Go into the composer."""
         self._open_sessions.write()
 
     def do_back(self) -> None:
-        """Go one step out."""
         parts, focused, pane = self._parts, self._screen.focused, self._position.pane
         if parts.find is not None and focused is parts.find:
             self._screen.remove_class("-finding")
@@ -43,12 +40,10 @@ class Navigation(Duty):
             parts.sessions.focus()
 
     def do_next_pane(self) -> None:
-        """Go to the next pane."""
         self._screen.focus_next()
         self._read_if_focused()
 
     def do_previous_pane(self) -> None:
-        """Go to the previous pane."""
         self._screen.focus_previous()
         self._read_if_focused()
 
@@ -56,15 +51,12 @@ class Navigation(Duty):
         self._screen.set_class(self._position.pane in {"transcript", "composer"}, "-reading")
 
     def do_next_session(self) -> None:
-        """Go to the next session."""
         self._parts.sessions.action_move(1)
 
     def do_previous_session(self) -> None:
-        """Go to the previous session."""
         self._parts.sessions.action_move(-1)
 
     def do_urgent(self) -> None:
-        """Go to the session that needs somebody most."""
         urgent = [row for row in self._view_model.book.rows.values() if row.look == "failed" and row.unread]
         if not urgent:
             self._parts.notice.say("nothing has failed since you looked")
@@ -72,19 +64,16 @@ class Navigation(Duty):
         self._open_sessions.go_to(max(urgent, key=lambda row: row.session.updated_at).session.key)
 
     def do_order(self) -> None:
-        """Sort another way."""
         placement = self._view_model.book.placement
         placement.order = ORDERS[(ORDERS.index(placement.order) + 1) % len(ORDERS)]
         self._open_sessions.replace()
 
     def do_archived(self) -> None:
-        """Show the archive, or leave it."""
         placement = self._view_model.book.placement
         placement.archived = not placement.archived
         self._open_sessions.replace()
 
     def do_filter(self) -> None:
-        """Narrow the list, or search the transcript."""
         parts = self._parts
         if self._position.pane == "transcript" and parts.find is not None:
             self._screen.add_class("-finding")
@@ -120,7 +109,6 @@ class Navigation(Duty):
     # Other screens
 
     def do_search(self) -> None:
-        """Search all transcripts."""
         from console.screens.search import SearchDialog
 
         async def show(key: str, seq: int) -> None:
@@ -136,13 +124,11 @@ class Navigation(Duty):
         self._shell.push_screen(SearchDialog(self._view_model), go)
 
     def do_deliveries(self) -> None:
-        """Show what was announced."""
         from console.screens.deliveries import DeliveriesScreen
 
         self._shell.push_screen(DeliveriesScreen(self._view_model), self._go_from_page)
 
     def do_rules(self) -> None:
-        """Show which rules decide about the session."""
         from console.screens.policy import PolicyScreen
 
         subject = self._position.subject
@@ -150,7 +136,6 @@ class Navigation(Duty):
         self._shell.push_screen(PolicyScreen(self._view_model, key), self._go_from_page)
 
     def do_gateways(self) -> None:
-        """Show the gateways."""
         from console.screens.connect import ConnectScreen
 
         self._shell.push_screen(ConnectScreen(self._view_model, self._shell.gateways), self._go_from_page)
@@ -161,19 +146,15 @@ class Navigation(Duty):
             self._parts.sessions.focus()
 
     def do_configuration(self) -> None:
-        """Read the configuration again."""
         self._shell.configure_again()
 
     def do_palette(self) -> None:
-        """Search all actions and sessions."""
         self._shell.action_command_palette()
 
     def do_help(self) -> None:
-        """Show the keys."""
         from console.screens.help import Help
 
         self._shell.push_screen(Help(self._position.explained()))
 
     def do_quit(self) -> None:
-        """Leave, after asking when something is at work."""
         self._shell.leave()

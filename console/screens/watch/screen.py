@@ -53,7 +53,6 @@ class WatchScreen(ActionScreen[None]):
         self.doers = (self.navigation, self.transcript_commands, SessionCommands(position, self.open_sessions))
 
     def compose(self) -> ComposeResult:
-        """Put the parts in their places."""
         yield from self.parts.compose()
 
     async def begin(self) -> None:
@@ -82,7 +81,6 @@ class WatchScreen(ActionScreen[None]):
         self.picture.show_session()
 
     def show_changes(self, changes: Changes) -> None:
-        """Draw what changed."""
         parts, picture = self.parts, self.picture
         if changes.connections:
             picture.show_connections()
@@ -107,7 +105,6 @@ class WatchScreen(ActionScreen[None]):
             self.open_sessions.open_selected()
 
     def why_not(self, action_id: str) -> str | None:
-        """Return why an action does not work now, None when it does."""
         return next(action for action in ACTIONS if action.id == action_id).why_not(self.position.state)
 
     # The lists

@@ -30,7 +30,6 @@ class SessionCommands(Duty):
         self._refused: dict[str, Order] = {}
 
     def do_send(self) -> None:
-        """Ask for a message and send it."""
         from console.screens.send import SendDialog
 
         row = self._position.row
@@ -42,7 +41,6 @@ class SessionCommands(Duty):
         self._shell.push_screen(dialog, partial(self._ordered, "sessions_send", sent))
 
     def do_spawn(self) -> None:
-        """Ask for a task and start a sub-agent."""
         asking = partial(self._shell.typeahead.opening, self._ask_spawn)
         self._screen.run_worker(asking, group="dialog", exclusive=True)
 
@@ -82,7 +80,6 @@ class SessionCommands(Duty):
         self._screen.run_deed(call(), done)
 
     def do_policy(self) -> None:
-        """Turn the send policy on."""
         self._screen.run_deed(self._shell.operations.next_policy(self._subject().session))
 
     def do_abort(self) -> None:
@@ -97,7 +94,6 @@ class SessionCommands(Duty):
         self._ask("abort?", text, "abort", lambda: self._shell.operations.abort(row.session))
 
     def do_archive(self) -> None:
-        """Archive, or bring back."""
         self._screen.run_deed(self._shell.operations.archive(self._subject().session))
 
     def do_reset(self) -> None:
@@ -124,7 +120,6 @@ class SessionCommands(Duty):
             main.composer.load(words)
 
     def do_export(self) -> None:
-        """Write the transcript to a file."""
         self._screen.run_deed(self._shell.operations.export(self._subject().session, Path.cwd()))
 
     def _ask(self, title: str, text: str, answer: str, do: Callable[[], Doing]) -> None:

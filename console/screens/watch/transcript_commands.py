@@ -11,20 +11,17 @@ class TranscriptCommands(Duty):
     """Reading a transcript; each method `do_<id>` is what an action of the table does."""
 
     def do_tools(self) -> None:
-        """Show or hide what tools answered."""
         view = self._parts.main.view
         transcript = view.transcript
         if transcript is not None:
             view.unfold_all(unfold=not transcript.unfolded)
 
     def do_thinking(self) -> None:
-        """Show or hide thinking."""
         for pane in self._parts.panes:
             pane.view.thinking = not pane.view.thinking
             pane.view.redraw()
 
     def do_full(self) -> None:
-        """Show a message in full."""
         item, key = self._parts.main.view.current, self._parts.main.key
         if item is not None and key is not None:
             showing = partial(self._show_whole, key, item.seq)
@@ -45,14 +42,12 @@ class TranscriptCommands(Duty):
             self._shell.push_screen(Viewer(title, "\n\n".join(part.text for part in read_item(message).parts)))
 
     def do_copy(self) -> None:
-        """Copy a message."""
         item = self._parts.main.view.current
         if item is not None:
             self._shell.copy_to_clipboard(item.text)
             self._parts.notice.say(f"copied {len(item.text):,} characters", "good")
 
     def do_copy_code(self) -> None:
-        """Copy the last code block of a message."""
         item = self._parts.main.view.current
         parts = item.text.split("```") if item is not None else []
         if len(parts) < 3:
