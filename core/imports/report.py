@@ -71,8 +71,4 @@ class ImportReport:
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the one document of `--json`."""
-        return {
-            "status": "error" if self.failed else "ok",
-            **asdict(self),
-            "skipped": self.skipped.as_json(),
-        }
+        return {"status": "error" if self.failed else "ok", **asdict(self), "skipped": self.skipped.as_json()}

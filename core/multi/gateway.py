@@ -21,15 +21,7 @@ from core.model.events import ConnectionChanged, Cursor, Event, Reloaded
 from core.model.exchanges import Delivery, DeliveryState
 from core.model.keys import split
 from core.model.runs import RunRequest, RunTicket
-from core.model.sessions import (
-    Override,
-    SearchHit,
-    SearchHits,
-    Session,
-    SessionPage,
-    SessionQuery,
-    unsearched,
-)
+from core.model.sessions import Override, SearchHit, SearchHits, Session, SessionPage, SessionQuery, unsearched
 from core.multi.asking import ask_reached, search_in
 from core.multi.feed import MergedFeed
 from core.rules.policy import PolicyDecision
@@ -108,20 +100,17 @@ class MultiGateway(DelegatingGateway):
         """Return the names of the gateways that answer."""
         return {name for name, gateway in self._members.items() if gateway.connection.state in REACHED}
 
-    # Standing facts
+    # Standing facts, of home where they are not about a session
 
     @property
     def rules(self) -> RuleSet:
-        """The rules in force at home."""
         return self._home.rules
 
     @property
     def connection(self) -> Connection:
-        """How current the answers of home are."""
         return self._home.connection
 
     def now_ms(self) -> int:
-        """Return the time at home in ms since the Unix epoch."""
         return self._home.now_ms()
 
     def refusal(self, action: Action, key: str | None = None) -> str | None:
@@ -132,7 +121,6 @@ class MultiGateway(DelegatingGateway):
         return None if None in reasons else reasons[0]
 
     def unready(self) -> str | None:
-        """Return why nothing can be accepted at home now; None when all is well."""
         return self._home.unready()
 
     def policy_of(self, session: Session) -> PolicyDecision | None:
@@ -203,7 +191,6 @@ class MultiGateway(DelegatingGateway):
     async def deliveries(
         self, key: str | None = None, *, states: Collection[DeliveryState] = (), limit: int
     ) -> list[Delivery]:
-        """Return the newest deliveries, newest first."""
         if key is not None:
             return await super().deliveries(key, states=states, limit=limit)
         found = await ask_reached(self._members, lambda gateway: gateway.deliveries(states=states, limit=limit))

@@ -8,13 +8,7 @@ from typing import Any, Final, Protocol, cast
 from core.model.json_codec import mapping
 from core.wire.frames import NATIVE, PROTOCOLS
 
-SCOPES: Final = (
-    "operator.admin",
-    "operator.read",
-    "operator.write",
-    "operator.approvals",
-    "operator.pairing",
-)
+SCOPES: Final = ("operator.admin", "operator.read", "operator.write", "operator.approvals", "operator.pairing")
 DEFAULT_TICK: Final = 30.0
 MAX_TICK: Final = 600.0
 CLIENT_ID: Final = "cli"

@@ -35,21 +35,8 @@ class DeviceIdentity:
         Args:
             token: What the request gives as its token, empty for none.
         """
-        text = "|".join(
-            (
-                "v3",
-                self.id,
-                CLIENT_ID,
-                CLIENT_MODE,
-                ROLE,
-                ",".join(claim.scopes),
-                str(claim.signed_at),
-                token,
-                claim.nonce,
-                claim.platform.lower(),
-                "",
-            )
-        )
+        client = (self.id, CLIENT_ID, CLIENT_MODE, ROLE, ",".join(claim.scopes))
+        text = "|".join(("v3", *client, str(claim.signed_at), token, claim.nonce, claim.platform.lower(), ""))
         return {
             "id": self.id,
             "publicKey": self.public_key,

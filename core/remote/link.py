@@ -209,7 +209,6 @@ class Link:
                 failures += 1
 
     async def _wait(self, refused: GatewayRefused, failures: int) -> None:
-        """Wait for the next attempt, as the reason says."""
         self._why = refused.error
         seconds = refused.retry
         if seconds == 0:

@@ -107,7 +107,6 @@ def _why(problem: ErrorDetails) -> str:
 
 
 def _names(params: type[ToolParams], above: list[int | str]) -> list[str]:
-    """Return the names that an object of the arguments may have."""
     section = params
     for part in above:
         if isinstance(part, str):

@@ -91,7 +91,8 @@ def to_wire(error: SwitchboardError, details: Mapping[str, Any] | None = None) -
     code, message = row.code, error.message
     if isinstance(error, Forbidden) and error.decided_by:
         found["decidedBy"] = list(error.decided_by)
-        if any(_is_send_policy(control) for control in error.decided_by):
+        policy = (OVERRIDE_CONTROL, DEFAULT_CONTROL)
+        if any(each in policy or each.startswith("session.sendPolicy.rules[") for each in error.decided_by):
             found |= {"code": SEND_POLICY_DENIED, "reason": error.message}
             code, message = "INVALID_REQUEST", SEND_BLOCKED
     wire: dict[str, Any] = {"code": code, "message": message, "details": found | dict(details or {})}
@@ -103,8 +104,7 @@ def to_wire(error: SwitchboardError, details: Mapping[str, Any] | None = None) -
 def missing_scope(scope: str) -> dict[str, Any]:
     """Return the `error` for a request that the connection's scopes do not cover."""
     return to_wire(
-        Forbidden(f"missing scope: {scope}"),
-        {"code": MISSING_SCOPE, "missingScope": scope, "requiredScopes": [scope]},
+        Forbidden(f"missing scope: {scope}"), {"code": MISSING_SCOPE, "missingScope": scope, "requiredScopes": [scope]}
     )
 
 
@@ -143,10 +143,6 @@ def _kind(code: object, detail: object, message: str) -> type[SwitchboardError]:
 def _row(error: SwitchboardError) -> _Row:
     """Return the row of an error; what is of no known kind counts as unavailable."""
     return next((row for row in _ROWS if isinstance(error, row.error)), _ROWS[-1])
-
-
-def _is_send_policy(control: str) -> bool:
-    return control in {OVERRIDE_CONTROL, DEFAULT_CONTROL} or control.startswith("session.sendPolicy.rules[")
 
 
 def _sentence(value: object) -> str:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from core.gateway import AgentInfo
 from core.model.access import Scope
-from core.model.connection import Connection
 from core.model.errors import NotFound, SwitchboardError
 from core.model.events import ConnectionChanged, Delta
 from core.model.json_codec import mapping
@@ -79,7 +78,8 @@ class GatewayCache:
         self._names_agents = False
         self._boot: str | None = None
         self._began: float | None = None
-        link.on_event, link.on_up, link.on_gap, link.on_change = self._take, self._up, self._gap, self._changed
+        link.on_event, link.on_up, link.on_gap = self._take, self._up, self._gap
+        link.on_change = lambda connection: self.hub.tell(ConnectionChanged(connection))
 
     def may(self, scope: str) -> bool:
         """Whether the connection was granted a scope, as far as is known."""
@@ -194,9 +194,6 @@ class GatewayCache:
                 await self.link.clock.sleep(PAUSE_SECONDS)
         finally:
             self._catching_up = False
-
-    def _changed(self, connection: Connection) -> None:
-        self.hub.tell(ConnectionChanged(connection))
 
     # Events
 

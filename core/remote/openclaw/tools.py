@@ -70,7 +70,6 @@ class Tools:
         return _read_result(details)
 
     async def _here(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """Run a tool over the port."""
         from core.tools.dispatch import run_here
 
         return await run_here(self._gateway, caller, name, arguments)

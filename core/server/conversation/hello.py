@@ -39,22 +39,14 @@ EVENTS: Final = (
 async def hello(client: Client, tick_seconds: float) -> dict[str, Any]:
     """Return the payload of `hello-ok` for a client that gets a sign of life every `tick_seconds`."""
     context, admitted = client.context, client.admitted
-    auth: dict[str, Any] = {
-        "method": admitted.method,
-        "role": "operator",
-        "scopes": sorted(admitted.access.scopes),
-    }
+    auth: dict[str, Any] = {"method": admitted.method, "role": "operator", "scopes": sorted(admitted.access.scopes)}
     if admitted.device_token is not None:
         auth |= {"deviceToken": admitted.device_token[0], "issuedAtMs": admitted.device_token[1]}
     return {
         "type": "hello-ok",
         "protocol": admitted.protocol,
         "server": {"version": context.facts.version, "bootId": context.facts.boot_id, "connId": client.id},
-        "features": {
-            "methods": ["connect", *METHODS],
-            "events": list(EVENTS),
-            "capabilities": list(CAPABILITIES),
-        },
+        "features": {"methods": ["connect", *METHODS], "events": list(EVENTS), "capabilities": list(CAPABILITIES)},
         "snapshot": await _snapshot(context),
         "auth": auth,
         "policy": {

@@ -67,7 +67,6 @@ class RequestGuard:
         self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or one WebSocket."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -144,7 +143,6 @@ async def _metrics(context: ServerContext, request: Request) -> Response:
 
 
 async def _not_routed(request: Request, error: Exception) -> Response:
-    """Answer what no route takes."""
     assert isinstance(error, HTTPException), "it is registered for these"
     path, headers = request.url.path, dict(error.headers or {})
     if error.status_code == 405:

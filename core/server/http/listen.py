@@ -162,7 +162,6 @@ class NetworkListener(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to serve."""
         await super().startup([])  # no socket of its own: it would wait a minute for half an agreement on TLS
         secured, backlog = self.config.ssl, self.config.backlog
         protocol = partial(Http, self._context.guests, self.config, self.server_state)

@@ -46,7 +46,6 @@ class _Unstuck(asyncio.Protocol):
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
         _cancel(self._stalled)
         super().connection_lost(exc)
 
@@ -56,7 +55,6 @@ class _Unstuck(asyncio.Protocol):
         self._stalled = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Be content: it reads."""
         _cancel(self._stalled)
         super().resume_writing()
 
@@ -72,14 +70,12 @@ class Http(_Unstuck, H11Protocol):
         self._guests = guests
 
     def connection_made(self, transport: "BaseTransport") -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Count the connection, and wait for a request."""
         super().connection_made(transport)  # pyright: ignore[reportArgumentType] - uvicorn narrows it
         self.guest = self._guests.enter(network_of(self.client[0] if self.client else ""), self.transport)
         self.app_state[GUEST] = self.guest
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it no longer."""
         _cancel(self._watch)
         self.guest.leave()
         super().connection_lost(exc)
@@ -98,7 +94,6 @@ class Http(_Unstuck, H11Protocol):
             self.flow.resume_writing()  # whoever waits to write sees that then
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
         super().on_response_complete()
         self._await_request()
 
@@ -151,7 +146,6 @@ class ServerWebSocket(_Unstuck, WebSocketsSansIOProtocol):
         self._deadline: asyncio.TimerHandle | None = self.loop.call_later(DEADLINE_SECONDS, self._end)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it no longer."""
         _cancel(self._breath)
         _cancel(self._deadline)
         self.guest.leave()

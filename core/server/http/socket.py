@@ -14,7 +14,7 @@ from core.wire.transport import FrameTooLong
 
 
 class WebSocketTransport:
-    """Frames of at most `limit` characters as messages of an accepted WebSocket; it is never trusted."""
+    """Frames of at most `limit` characters as messages of an accepted WebSocket, never trusted; see `Transport`."""
 
     def __init__(self, websocket: WebSocket, *, limit: int) -> None:
         self.trusted = False
@@ -23,7 +23,6 @@ class WebSocketTransport:
         self._limit = limit
 
     async def receive(self) -> str | None:
-        """Wait for the next frame."""
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
             return None
@@ -35,14 +34,12 @@ class WebSocketTransport:
         return text
 
     async def send(self, text: str) -> None:
-        """Send a frame."""
         try:
             await self._websocket.send_text(text)
         except (WebSocketDisconnect, RuntimeError):  # the second one: it was closed before
             raise Unavailable("the connection has ended") from None
 
     async def close(self, code: int, reason: str) -> None:
-        """End the connection."""
         if self._websocket.application_state is not WebSocketState.DISCONNECTED:
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await self._websocket.close(code, reason)

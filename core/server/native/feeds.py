@@ -132,7 +132,6 @@ class _Pump:
             self._changed.set()
 
     def _batch(self) -> RawJson:
-        """Return what is ready, as one payload."""
         texts = [self._ready.popleft()]
         size = len(texts[0])
         while self._ready and size + len(self._ready[0]) <= BATCH:

@@ -77,7 +77,6 @@ async def _describe(client: Client, params: PortParams) -> RawJson:  # noqa: ARG
 
 
 async def _described(client: Client) -> Described:
-    """Return what the plain properties of the gateway say."""
     gateway, facts = client.gateway, client.context.facts
     actions: tuple[Action, ...] = get_args(Action)
     refusals = {action: reason for action in actions if (reason := gateway.refusal(action)) is not None}
