@@ -96,8 +96,10 @@ def _message(entry: Entry, entry_id: str, at: int) -> Message | None:
         return _shown(said, entry_id, at)
     if role not in _ROLES:
         return None
-    provenance = _provenance(said.get("provenance"))
-    content = _blocks(said, provenance)
+    found = Provenance.read(mapping(said.get("provenance")))
+    provenance = found if found.kind == INTER_SESSION else None
+    blocks = read_content(said.get("content") if said.get("content") is not None else said.get("text"))
+    content = tuple(_block(block, strip=role == "user", inter_session=provenance is not None) for block in blocks)
     error = _text(said.get("errorMessage"))
     if role == "assistant" and error and not any(block.get("type") != "text" or block.get("text") for block in content):
         return _system(entry_id, at, f"the run failed: {error}", "error")
@@ -151,17 +153,6 @@ def _shown(said: Mapping[str, Any], entry_id: str, at: int) -> Message | None:
 
 def _system(entry_id: str, at: int, words: str, stop_reason: str | None = None) -> Message:
     return Message(entry_id, 0, at, "system", (text_block(words),), stop_reason=stop_reason)
-
-
-def _provenance(value: object) -> Provenance | None:
-    found = Provenance.read(mapping(value))
-    return found if found.kind == INTER_SESSION else None
-
-
-def _blocks(said: Mapping[str, Any], provenance: Provenance | None) -> tuple[Block, ...]:
-    content = read_content(said.get("content") if said.get("content") is not None else said.get("text"))
-    strip = said.get("role") == "user"
-    return tuple(_block(block, strip=strip, inter_session=provenance is not None) for block in content)
 
 
 def _block(block: Block, *, strip: bool, inter_session: bool) -> Block:

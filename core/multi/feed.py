@@ -22,11 +22,7 @@ Follow = Callable[[str, Event], Iterable[Event]]
 
 
 class MergedFeed(EventStream[tuple[str, Event]]):
-    """One subscriber's stream, each entry with the name of its gateway.
-
-    Args:
-        home: The gateway whose cursor is the stream's.
-    """
+    """One subscriber's stream, each entry with the name of its gateway; its cursor is that of the gateway `home`."""
 
     def __init__(self, home: str, owner: Owner, follow: Follow, leave: Callable[["MergedFeed"], None]) -> None:
         super().__init__(0, leave)

@@ -94,11 +94,7 @@ _JSON_IDS: Final = frozenset({"exchange", "delivery"})
 
 
 class KeyPrefix:
-    """The translation for one gateway, in both directions.
-
-    Args:
-        name: Never empty: without a name there is nothing to translate.
-    """
+    """The translation for one gateway, in both directions; its name is never empty."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -15,11 +15,7 @@ from core.rules.ruleset import RuleSet
 
 
 class PrefixedGateway(DelegatingGateway):
-    """A `Gateway` whose refs carry a name; see `core.gateway.Gateway`.
-
-    Attributes:
-        inner: The gateway itself.
-    """
+    """The gateway `inner` with refs that carry a name; see `core.gateway.Gateway`."""
 
     def __init__(self, name: str, inner: Gateway) -> None:
         self.inner = inner

@@ -30,11 +30,7 @@ class DeviceIdentity:
     _private: Any = field(repr=False)
 
     def sign(self, claim: Claim, token: str) -> dict[str, Any]:
-        """Return the `device` of a connect request.
-
-        Args:
-            token: What the request gives as its token, empty for none.
-        """
+        """Return the `device` of a connect request with this token, empty for none."""
         client = (self.id, CLIENT_ID, CLIENT_MODE, ROLE, ",".join(claim.scopes))
         text = "|".join(("v3", *client, str(claim.signed_at), token, claim.nonce, claim.platform.lower(), ""))
         return {

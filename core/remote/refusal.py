@@ -61,11 +61,7 @@ def not_understood(where: str, error: SwitchboardError) -> GatewayRefused:
 
 
 def refused_by(error: Mapping[str, Any], where: str) -> GatewayRefused:
-    """Read the error that answers `connect`.
-
-    Args:
-        where: The gateway's name or address, for the sentence.
-    """
+    """Read the error that answers `connect`; `where` is the gateway's name or address, for the sentence."""
     code, message = str(error.get("code", "")), quoted(str(error.get("message", "")), MOST_WORDS)
     facts = mapping(error.get("details"))
     reason = str(facts.get("code", ""))

@@ -41,11 +41,7 @@ class ConnectedClient(Protocol):
 
 
 class Clients:
-    """The clients that are past their handshake.
-
-    Attributes:
-        version: Counts the changes, as `stateVersion.presence` tells them.
-    """
+    """The clients that are past their handshake; `version` counts changes, as `stateVersion.presence` tells them."""
 
     def __init__(self) -> None:
         self.version = 0

@@ -38,14 +38,7 @@ class Line(Protocol):
 
 
 class Budget:
-    """Bytes that are held for many; when they are too many, whoever holds most is dropped.
-
-    Args:
-        most: For all together.
-
-    Attributes:
-        total: What is held now.
-    """
+    """Bytes that are held for many, `total` now; when they are more than `most`, whoever holds most is dropped."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -136,11 +136,7 @@ _NEVER_NONE: Final = frozenset({get_args(ChatType)})
 
 
 def _literal(choices: tuple[object, ...], unknown: Collection[object] = ()) -> Codec[Any]:
-    """Return the codec of some words.
-
-    Args:
-        unknown: What any other word is read as; empty to refuse it.
-    """
+    """Return the codec of some words; any other is read as the one in `unknown`, and refused when that is empty."""
     known = frozenset(choices)
     expected = ", ".join(str(choice) for choice in choices)
 

@@ -34,11 +34,7 @@ class RawJson:
 
 
 class BadFrame(Invalid):
-    """A frame that is JSON and yet no frame.
-
-    Attributes:
-        frame_id: The `id` it had, None without one.
-    """
+    """A frame that is JSON and yet no frame; `frame_id` is the `id` it had, None without one."""
 
     def __init__(self, message: str, frame_id: str | None) -> None:
         super().__init__(message)

@@ -35,11 +35,7 @@ def how_to_open(tool: str) -> str:
 
 
 class Tools:
-    """The tools of one gateway.
-
-    Args:
-        gateway: Runs what the gateway itself does not.
-    """
+    """The tools of one gateway; `gateway` runs those that it does not run itself."""
 
     def __init__(self, gateway: Gateway, known: GatewayCache, profile: Profile) -> None:
         self._gateway = gateway
