@@ -104,7 +104,7 @@ class Devices:
         return device_id in self._read()
 
     def check(self, device_id: str, token: str, issuers: Iterable[str], now_ms: int) -> StoredToken | None:
-        """Return what is kept of a device's token; None when it is not its own, or of none of the `issuers` in force."""
+        """Return what is kept of a device's token; None when it is not its own, or of no issuer in `issuers`."""
         devices, given = self._read(), _digest(token)
         if (device := devices.get(device_id)) is None:
             return None

@@ -51,7 +51,7 @@ class Transport(Protocol):
 
 @dataclass(eq=False, slots=True)
 class LineTransport:
-    """Frames as lines of a stream, each ended by a line feed, received ones of at most `limit` bytes; see `Transport`."""
+    """Frames as lines of a stream, each with a line feed at its end, and of at most `limit` bytes; see `Transport`."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
