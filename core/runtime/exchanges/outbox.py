@@ -22,6 +22,8 @@ LONGEST_WAIT_SECONDS: Final = 300.0
 ANSWER_SECONDS: Final = 30.0
 """How long a channel may take; after that nobody knows whether it has the text."""
 STORE_RETRY_SECONDS: Final = 1.0
+BROKEN_RETRY_SECONDS: Final = 60.0
+"""How long a channel is left alone after a delivery broke inside."""
 GRACE_SECONDS: Final = 5.0
 """How long a delivery that is under way may take to end when the runtime is closed."""
 
@@ -98,11 +100,15 @@ class Outbox:
         self.look()
 
     async def _send(self, delivery: Delivery) -> None:
-        """Take one delivery from `pending` as far as it goes."""
-        channel = self._channels.get(delivery.channel)
-        taken = await self._write(lambda tx: self._take(tx, delivery, channel))
-        if taken is not None and channel is not None:
-            await self._write(await self._ask(channel, taken))
+        """Take one delivery from `pending` as far as it goes; what breaks here would break again, so not at once."""
+        try:
+            channel = self._channels.get(delivery.channel)
+            taken = await self._write(lambda tx: self._take(tx, delivery, channel))
+            if taken is not None and channel is not None:
+                await self._write(await self._ask(channel, taken))
+        except Exception:  # noqa: BLE001 - whatever it was, the channel goes on after a while
+            _log.exception("delivery %s broke off", delivery.delivery_id)
+            await self._store.clock.sleep(BROKEN_RETRY_SECONDS)
 
     async def _write(self, function: Callable[[Tx], T]) -> T:
         """Write what must be written, trying again while the store cannot; what `close` cuts off is for recovery."""

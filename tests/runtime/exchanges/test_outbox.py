@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.agents.port import AgentEvent, Reply, TextDelta, ToolEnded, Turn
-from core.channels import OutgoingText
+from core.channels import Channel, OutgoingText
 from core.config.settings import Settings
 from core.model.access import OPERATOR, Operator, SessionCaller
 from core.model.errors import Conflict, Forbidden, NotFound, Unavailable
@@ -16,7 +17,7 @@ from core.model.messages import text_block, tool_call_block
 from core.model.runs import RunRequest, SpawnSpec
 from core.model.sessions import SessionPatch
 from core.runtime.exchanges import outbox
-from core.runtime.exchanges.outbox import ATTEMPTS, STORE_RETRY_SECONDS
+from core.runtime.exchanges.outbox import ATTEMPTS, BROKEN_RETRY_SECONDS, STORE_RETRY_SECONDS
 from core.runtime.gateway import Runtime
 from core.store import deliveries
 from tests.support.channel_sink import Accept, Busy, ChannelSink, Die, Hang, Hold, Refuse
@@ -362,6 +363,30 @@ async def test_a_store_that_cannot_be_written_holds_a_delivery_up_and_loses_noth
         await clock.advance(STORE_RETRY_SECONDS)
         await comes_to(runtime, found, "sent")
         assert len(sink.posts) == 1, "the channel is not asked a second time"
+
+
+@pytest.mark.spec("S11")
+async def test_a_delivery_that_breaks_inside_is_not_tried_again_at_once(state: Path) -> None:
+    class Channels(dict[str, Channel]):
+        asked = 0
+
+        def get(self, key: str, default: object = None) -> Any:
+            self.asked += 1
+            if self.asked == 1:
+                raise RuntimeError("no channel can be named")
+            return super().get(key, default)
+
+    clock = FakeClock()
+    async with ChannelSink() as sink:
+        channels = Channels(discord=sink.channel("discord"))
+        async with running(state, SETTINGS, Agent(announces), clock=clock, channels=channels) as runtime:
+            found = await announce(runtime, "hello")
+            await until(lambda: channels.asked)
+            await until(lambda: BROKEN_RETRY_SECONDS in clock.slept)
+            assert (now(runtime, found).state, now(runtime, found).attempts) == ("pending", 0)
+            await clock.advance(BROKEN_RETRY_SECONDS)
+            await comes_to(runtime, found, "sent")
+            assert len(sink.posts) == 1
 
 
 # The operator
