@@ -39,6 +39,7 @@ class Outbox:
         self._settings = settings
         self._sending = Tasks(lambda error: _log.error("a delivery broke off", exc_info=error))
         self._busy: dict[str, asyncio.Task[None]] = {}
+        self._resting: dict[str, int] = {}  # until when, in ms, by channel
         self._alarm: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -60,8 +61,9 @@ class Outbox:
         for delivery in pending:
             if delivery.channel in self._busy:
                 continue
-            if delivery.due_at > now:
-                later.append(delivery.due_at)
+            due_at = max(delivery.due_at, self._resting.get(delivery.channel, 0))
+            if due_at > now:
+                later.append(due_at)
                 continue
             task = self._sending.spawn(self._send(delivery), name=f"delivery {delivery.delivery_id}")
             self._busy[delivery.channel] = task
@@ -100,7 +102,7 @@ class Outbox:
         self.look()
 
     async def _send(self, delivery: Delivery) -> None:
-        """Take one delivery from `pending` as far as it goes; what breaks here would break again, so not at once."""
+        """Take one delivery from `pending` as far as it goes."""
         try:
             channel = self._channels.get(delivery.channel)
             taken = await self._write(lambda tx: self._take(tx, delivery, channel))
@@ -108,7 +110,7 @@ class Outbox:
                 await self._write(await self._ask(channel, taken))
         except Exception:  # noqa: BLE001 - whatever it was, the channel goes on after a while
             _log.exception("delivery %s broke off", delivery.delivery_id)
-            await self._store.clock.sleep(BROKEN_RETRY_SECONDS)
+            self._resting[delivery.channel] = self._store.clock.now_ms() + round(BROKEN_RETRY_SECONDS * 1000)
 
     async def _write(self, function: Callable[[Tx], T]) -> T:
         """Write what must be written, trying again while the store cannot; what `close` cuts off is for recovery."""
