@@ -1,5 +1,6 @@
 """What the app offers to its screens and widgets; they know no more of it, so that imports go one way."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import cast
 
@@ -39,17 +40,17 @@ class Shell(App[None]):
         """The colours in use."""
         return palette_named(self.theme)
 
+    @abstractmethod
     def remember_soon(self) -> None:
         """Write drafts down once the operator pauses."""
-        raise NotImplementedError
 
+    @abstractmethod
     def configure_again(self) -> None:
         """Read the configuration again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leave(self) -> None:
         """End the console, after asking when something is at work."""
-        raise NotImplementedError
 
 
 def shell_of(node: MessagePump) -> Shell:
