@@ -23,6 +23,15 @@ async def open_send(driver: ConsoleDriver) -> None:
     await driver.until(lambda: isinstance(driver.app.screen, SendDialog))
 
 
+async def send_waiting(driver: ConsoleDriver, text: str, seconds: str) -> None:
+    """Send a text by the dialog, waiting that long for the reply."""
+    await open_send(driver)
+    await driver.write(text)
+    await driver.press("tab")
+    await refill(driver, seconds)
+    await driver.press("ctrl+s")
+
+
 async def refill(driver: ConsoleDriver, text: str) -> None:
     """Write a field anew."""
     await driver.press("end", "ctrl+u")
@@ -86,11 +95,7 @@ async def test_a_session_that_is_called_just_so_is_offered_first(fleet: Path) ->
 async def test_send_without_waiting(fleet: Path) -> None:
     agent = Agent(held=True)
     async with console(fleet, agent=agent) as driver:
-        await open_send(driver)
-        await driver.write("no hurry")
-        await driver.press("tab")
-        await refill(driver, "0")
-        await driver.press("ctrl+s")
+        await send_waiting(driver, "no hurry", "0")
         await driver.said("delivered to the session; its run is accepted")
         await driver.until(lambda: agent.at_work)
         agent.release()
@@ -100,11 +105,7 @@ async def test_send_without_waiting(fleet: Path) -> None:
 async def test_a_wait_that_runs_out_is_no_failure(fleet: Path) -> None:
     agent = Agent(held=True)
     async with console(fleet, agent=agent) as driver:
-        await open_send(driver)
-        await driver.write("take your time")
-        await driver.press("tab")
-        await refill(driver, "0.05")
-        await driver.press("ctrl+s")
+        await send_waiting(driver, "take your time", "0.05")
         await driver.said("the wait ran out; the run goes on")
         assert (await driver.session(OPS)).status == "running"
         agent.release()
