@@ -1,5 +1,6 @@
 """The open transcripts: read by pages where somebody looks, and kept true from events."""
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Final
@@ -59,11 +60,11 @@ class Transcripts:
         self._check_reached(key)
         if self._feed is not None:
             self._feed.watch(key)
-        try:
-            return await self._read(key)
-        except BaseException:
-            self.close(key)  # one that was cut off is not open
-            raise
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close, key)  # one that was cut off is not open
+            transcript = await self._read(key)
+            undo.pop_all()
+        return transcript
 
     def close(self, key: str) -> None:
         """Give an open transcript up."""

@@ -40,16 +40,14 @@ class SocketListener:
     async def open(self) -> None:
         """Begin to answer; raises as `listen` does."""
         self._path.unlink(missing_ok=True)  # whoever owns the directory owns the socket
-        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
+        with contextlib.ExitStack() as undo:
+            bound = undo.enter_context(contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)))
             with reaching(self._path.parent) as path:
                 bound.bind(path)
             self._path.chmod(0o600)
             self._node = _node(self._path)
             self._server = await asyncio.start_unix_server(self._begin, sock=bound, backlog=_BACKLOG)
-        except BaseException:
-            bound.close()
-            raise
+            undo.pop_all()
 
     async def close(self) -> None:
         """End all conversations, and take the socket away; to be called while the directory is still owned."""
